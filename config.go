@@ -15,8 +15,8 @@ import (
 // on the host.
 const ImageHost = "host"
 
-// ImagePull is the image of a machine that a poller runs. The machine's worker is a gateway, which
-// passes the command on to a poller.
+// ImagePull is the image of a machine whose command a poller runs. The machine's worker is a
+// gateway, which offers the command to the pollers that are connected to it.
 const ImagePull = "pull"
 
 // Config describes a machine, in the JSON format of the Machines API. Supported members have typed

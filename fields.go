@@ -248,9 +248,11 @@ func decodeNumbers(raw []byte, into any) error {
 }
 
 // UnknownMembers returns the members of raw for which the type of v has no fields. raw is a JSON
-// value that was decoded into v. The result is a map of such members, or a list in which nil stands
-// for an item without such members. If there are no such members, it is nil. A type with its own
-// UnmarshalJSON is assumed to have no unknown members.
+// value that was decoded into v. If raw is an object, the result is a map of its unknown members,
+// and of its members whose values contain some. If raw is an array, the result is a list with one
+// element for each item, which is nil if the item contains no unknown members. If raw contains no
+// unknown members at all, the result is nil. A type with its own UnmarshalJSON is assumed to have
+// no unknown members.
 func UnknownMembers(raw []byte, v any) any { return unknownMembers(raw, reflect.TypeOf(v)) }
 
 // unknownMembers is like UnknownMembers, for a JSON value of type t.

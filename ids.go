@@ -302,9 +302,10 @@ func (r Requirement) String() string {
 	return r.Label
 }
 
-// Requirements maps names to conditions. If a condition is a string, the worker's label of that
-// name must have this value. If it is a number, the order takes that amount of the worker's
-// countable resource of that name. A worker that does not know a name refuses the order.
+// Requirements maps names to conditions. If a name's condition is a string, the worker must have a
+// label with this name and value. If it is a number, the order takes that amount of the worker's
+// countable resource with this name. A worker refuses the order if a required label or resource
+// does not exist there.
 type Requirements map[string]Requirement
 
 // LabelWorker is a label that every worker has. Its value is the worker's own name, so an order
@@ -364,14 +365,14 @@ var _ fmt.Stringer = Requirement{}
 // checksumBytes is the length of the checksum at the end of a derived ID.
 const checksumBytes = 5
 
-// In returns the actual ID of an order in the app with the given ID. o is either the ID that the
-// caller has chosen, or an ID that In has already returned for the same app. If o is malformed, In
-// returns "".
+// In returns the actual ID of an order. app is the ID of the order's app. o is either the ID that
+// the caller has chosen, or an ID that In has already returned for the same app. If o is malformed,
+// In returns "".
 func (o OrderID) In(app string) OrderID { return OrderID(idIn("order", string(o), app)) }
 
-// In returns the actual key of a reservation whose first order is in the app with the given ID. k
-// is either the key that the caller has chosen, or a key that In has already returned for the same
-// app. If k is malformed, In returns "".
+// In returns the actual key of a reservation. app is the ID of the app that the reservation's first
+// order belongs to. k is either the key that the caller has chosen, or a key that In has already
+// returned for the same app. If k is malformed, In returns "".
 func (k ReservationKey) In(app string) ReservationKey {
 	return ReservationKey(idIn("reservation", string(k), app))
 }

@@ -436,9 +436,9 @@ func (s Schedule) Validate() error {
 	return Errorf(CodeInvalid, "invalid config.schedule %s: use hourly, daily, weekly or monthly", Quoted(string(s)))
 }
 
-// Next returns the time of the machine's first scheduled start after the given time. Starts occur
-// whole periods after the machine's creation, plus a delay that depends on the machine's ID. If
-// there is no schedule, Next returns the zero time.
+// Next returns the time of the machine's first scheduled start after the given time. The machine
+// starts at the end of each period since its creation, plus a delay that depends on the machine's
+// ID. If there is no schedule, Next returns the zero time.
 func (s Schedule) Next(created time.Time, id MachineID, after time.Time) time.Time {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id)) // writing to a hash never fails

@@ -103,7 +103,8 @@ type Absence struct {
 }
 
 // LostAfter is how long a worker must be absent, by default, before it counts as permanently lost.
-// Clients stop repeating a request sooner, and cancellations for an absent worker are kept longer.
+// Clients stop repeating a request before this time has passed, and cancellations for an absent
+// worker are kept beyond it.
 const LostAfter = 24 * time.Hour
 
 // MaxLostAfter is the longest time that an operator may choose instead of LostAfter. Cancellations

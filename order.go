@@ -126,7 +126,7 @@ func (o *Order) validateTask() error {
 // Warm reports whether the order is for a slot on a warm machine.
 func (o *Order) Warm() bool { return o.Task != nil && o.Task.Warm() }
 
-// ForQuote returns a copy of the order for requests for quotes. The copy does not contain the
+// ForQuote returns the copy of the order that is sent to request quotes. It does not contain the
 // program, its environment, the payload, or the app's keys.
 func (o *Order) ForQuote() *Order {
 	asked := *o
@@ -188,8 +188,8 @@ type Quote struct {
 	Filled       *Machine  `json:"filled,omitempty"`        // the machine, if the worker has already filled the order
 	FilledVolume *Volume   `json:"filled_volume,omitempty"` // the volume, if the order is for one and the worker has already filled it
 	// FilledTask is the result of the task, if the order is for one and the worker has already
-	// filled it. It does not contain the answer. To get the answer, repeat the claim, which waits
-	// for the task to end if necessary.
+	// filled it. Its Answer is always empty. To get the answer, repeat the claim, which waits for
+	// the task to end if necessary.
 	FilledTask *TaskResult `json:"filled_task,omitempty"`
 	FilledHold *Hold       `json:"filled_hold,omitempty"` // the hold, if the order is for capacity and the worker has already filled it
 	Held       bool        `json:"held,omitempty"`        // the worker's hold covers all resources that the order takes
@@ -307,7 +307,7 @@ func (f *Fill) Summary() FillSummary {
 	return FillSummary{m.Order, m.Worker, m.Region, m.CreatedAt}
 }
 
-// Fill returns the fill if the worker has already filled the order. Otherwise it returns nil.
+// Fill returns the fill if the worker has already filled the order. Otherwise, it returns nil.
 func (q *Quote) Fill() *Fill {
 	switch {
 	case q.Filled != nil:
@@ -322,8 +322,9 @@ func (q *Quote) Fill() *Fill {
 	return nil
 }
 
-// Cancellation is a worker's answer to the cancellation of an order. The worker refuses all later
-// claims of the order. If a machine has filled the order, it is being destroyed.
+// Cancellation is a worker's answer to a request to cancel an order. The worker will refuse all
+// later claims of the order. If it had already filled the order with a machine or volume, it is
+// destroying that machine or volume.
 type Cancellation struct {
 	Machine MachineID `json:"machine,omitempty"` // the machine that is being destroyed; "": the order had no machine
 	Volume  VolumeID  `json:"volume,omitempty"`  // the volume that is being destroyed; "": the order had no volume

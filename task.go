@@ -62,9 +62,9 @@ func (c *TaskConfig) Validate() error {
 // an app name.
 func ValidateTaskName(s string) error { return validateLabel("task", s) }
 
-// TaskOrder is the task of an order: a payload that must be answered. If Name is set, the order is
-// for a slot on a machine that is warm for that task, and it also takes the countable resources in
-// the order's requirements. Otherwise, the order is for a machine that exists only for this
+// TaskOrder describes an order's task: a payload that must be answered. If Name is set, the order
+// is for a slot on a machine that is warm for that task, and it also takes the countable resources
+// in the order's requirements. Otherwise, the order is for a machine that exists only for this
 // payload. Such a machine reads the payload from stdin and writes the answer to stdout.
 type TaskOrder struct {
 	Name    string   `json:"name,omitempty"`
@@ -145,8 +145,9 @@ type TaskCounts struct {
 }
 
 // TaskSum returns a checksum that distinguishes a repeated order from a different task with the
-// same order ID. It is the SHA-256 of the task's name or program, and of its payload. If the order
-// cannot be repeated, TaskSum returns nil.
+// same order ID. It is the SHA-256 of the task's name or program, and of its payload. TaskSum
+// returns nil if the caller has not chosen the order's ID, because such an order cannot be
+// repeated.
 func (o *Order) TaskSum() []byte {
 	if !o.HasChosenID || o.Task == nil {
 		return nil

@@ -16,8 +16,8 @@ import (
 )
 
 // benchContainer measures how long it takes to create and start a container from a cached image
-// through the API, divided by the time that "ctr run -d" takes with the same image and containerd.
-// The two measurements alternate.
+// through the API. This time is divided by the time that "ctr run -d" takes with the same image
+// and containerd. The two measurements alternate.
 func benchContainer(ctx context.Context, lab *Lab, out Figures) error {
 	return withTB(ctx, lab, func(tb testing.TB) error {
 		containerd, registry := containerdtest.New(tb), registrytest.Start(tb, registrytest.Options{})

@@ -77,7 +77,7 @@ func together(clients, n int, fn func(i int) error) (float64, error) {
 }
 
 // until polls done every 2 ms until done returns true. It returns an error if the limit is exceeded
-// or ctx is done first. In that error, what describes the condition.
+// or ctx is done first. what describes the condition in the error's text.
 func until(ctx context.Context, limit time.Duration, what string, done func() bool) error {
 	begin := time.Now()
 	for !done() {

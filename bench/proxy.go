@@ -96,7 +96,7 @@ func (w *web) serve(ctx context.Context) (id bourse.MachineID, at string, err er
 }
 
 // benchProxy measures the rate and the latency of requests that 32 clients send through the proxy to one machine. Each
-// is divided by the same figure for nginx. The two measurements alternate.
+// of the two figures is divided by the corresponding figure for nginx. The two measurements alternate.
 func benchProxy(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru"})
 	if err != nil {

@@ -26,8 +26,8 @@ func (h *machineHandler) machineLogs(w http.ResponseWriter, r *endpoint.Request)
 	out := codec.NewWriter(w)
 	if want.Follow {
 		// Start the stream right away, even if the machine has no output yet. Once the stream has
-		// started, the status can no longer report a missing machine, so first check that the
-		// machine exists.
+		// started, the status can no longer report a missing machine, so check beforehand that
+		// the machine exists.
 		if _, _, err := h.machineOf(r); err != nil {
 			return err
 		}

@@ -15,8 +15,8 @@ import (
 // previous version.
 const updateTimeout = 10*time.Minute + verbTimeout
 
-// updateMachine updates a machine. It replies once the new version has started. Otherwise, a client that then waits for
-// the state "started" could see the previous version's state.
+// updateMachine updates a machine. It replies once the new version has started. If it replied earlier, a client that
+// then waits for the state "started" could see the previous version's state.
 func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.UpdateMachine
 	if err := endpoint.Decode(w, r, false, &in); err != nil {

@@ -82,9 +82,9 @@ func (h *memberHandler) all(r *endpoint.Request) ([]machinesapi.Member, error) {
 }
 
 // remove removes a server and its objects from the cluster. If servers have certificates, it also locks the removed
-// server out. A running server is removed only if force is set and the server can be locked out. Errors: not_found if
-// the server is unknown, unless force is set and it can be locked out; failed_precondition if the server is running and
-// these conditions are not met, or if it is this broker.
+// server out. A running server is removed only if force is set and servers have certificates. Errors: not_found if the
+// server is unknown and these two conditions are not met; failed_precondition if the server is running and they are not
+// met, or if it is this broker.
 func (h *memberHandler) remove(w http.ResponseWriter, r *endpoint.Request) error {
 	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {

@@ -44,8 +44,8 @@ func (h *orderHandler) getOrder(w http.ResponseWriter, r *endpoint.Request) erro
 	return endpoint.WriteJSON(w, http.StatusOK, decision)
 }
 
-// listOrders lists the recent orders of the caller's apps, newest first. The list contains only orders that this broker
-// decided, without the details of their rounds.
+// listOrders lists the recent orders of the caller's apps, newest first. The list contains only the decisions that this
+// broker made, without the details of their rounds.
 func (h *orderHandler) listOrders(w http.ResponseWriter, r *endpoint.Request) error {
 	var mine []bourse.App
 	if !r.Who.Cluster() {

@@ -84,7 +84,7 @@ func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reserva
 }
 
 // reserved determines from a reservation's key alone whether the reservation belongs to an app that the caller may use.
-// It is used if no holds were found, either because none remain or because no worker answered.
+// It is called if no holds were found, either because none remain or because no worker answered.
 func (rs *reservationHandler) reserved(r *endpoint.Request, key bourse.ReservationKey) bool {
 	mine, err := rs.gate.AppsOf(r)
 	return err == nil && slices.ContainsFunc(mine, func(app bourse.App) bool { return key.In(app.ID) == key })

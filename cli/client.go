@@ -155,8 +155,8 @@ func URLs(list []machinesapi.Proxy) (out []string) {
 	return out
 }
 
-// CheckFilters returns an error if the region or the worker in a list's filters does not exist. ""
-// means that there is no such filter. The worker is not checked if the token does not permit
+// CheckFilters returns an error if the region or the worker in a list's filters does not exist. It
+// does not check a filter that is "". The worker is not checked if the token does not permit
 // listing workers.
 func (s *Shell) CheckFilters(ctx context.Context, region bourse.Region, worker bourse.WorkerID) error {
 	if region != "" {

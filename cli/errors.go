@@ -42,8 +42,9 @@ func ExitCode(err error) int {
 	return bourse.CodeOf(err).ExitStatus()
 }
 
-// ExitStatus is an error that makes the command exit with the exit status of a remote
-// program. No message is printed, because the program has printed its own output.
+// ExitStatus is an error that makes the command exit with this status, for example that of a
+// remote program. No message is printed, because the command or the remote program has already
+// printed its own output.
 type ExitStatus int
 
 // Error implements error.

@@ -134,8 +134,8 @@ func spinUntil(end <-chan struct{}, w Stream, what string) {
 	}
 }
 
-// Bars draws progress bars, one below the other, and updates them in place. Without a
-// terminal, it prints only a line for each finished item.
+// Bars draws progress bars, one per line, and updates them in place. Without a terminal, it draws
+// no bars, and prints a line when an item is finished.
 type Bars struct {
 	Out   Stream
 	bars  []Bar // bars in the order in which they were first set
@@ -250,8 +250,8 @@ func BindYes(c *cobra.Command, yes *bool) {
 	c.Flags().BoolVarP(yes, "yes", "y", false, "skip the confirmation")
 }
 
-// YesFlag returns " --yes" if yes is set. Hints that repeat the command use it, because
-// without --yes the command would ask for confirmation or fail.
+// YesFlag returns " --yes" if yes is set. It is for hints that suggest a corrected command: without
+// --yes, the suggested command would ask for confirmation or fail.
 func YesFlag(yes bool) string {
 	if yes {
 		return " --yes"

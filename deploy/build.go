@@ -98,8 +98,8 @@ func (b *builder) warnVolumes(m *machine) {
 }
 
 // addRolling adds the steps that change a group of count machines: first one machine alone, and then at most n at a
-// time. change(i, after) must add the steps for machine i, which wait for the steps in after, and return the steps
-// that later machines must wait for.
+// time. change(i, after) must add the steps for machine i so that they wait for the steps in after, and return the
+// steps that later machines must wait for.
 func addRolling(count, n int, begin []int, change func(i int, after []int) []int) {
 	ended := make([][]int, count)
 	for i := range count {

@@ -147,8 +147,8 @@ func (b *builder) checkStrategy(s Strategy, w *work) {
 	}
 }
 
-// rolling adds the steps that change a group's machines: a few machines at a time or, if wait is false, all of them
-// at once.
+// rolling adds the steps that change a group's machines, a few at a time. If wait is false, the steps change all of
+// them at once.
 func (b *builder) rolling(w *work, begin []int, wait bool) {
 	warm := w.runningJobs()
 	var first []int

@@ -39,8 +39,9 @@ type Unmovable struct {
 	Why     string
 }
 
-// PlanMoves plans the moves of the given machines, except those that cannot be moved. The plan moves all machines
-// without volumes. If there are none, it moves the machines with volumes instead, one at a time.
+// PlanMoves plans the moves of the given machines, except those that cannot be moved. If any of them have no volumes,
+// the plan moves only these, and those with volumes must be moved later. Otherwise, the plan moves the machines with
+// volumes, one at a time.
 func PlanMoves(state *State, ids []bourse.MachineID, opts MoveOptions) Moves {
 	var out Moves
 	var pinned []bourse.MachineID

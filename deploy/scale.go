@@ -76,8 +76,8 @@ func (b *builder) template(name string, counts []Count) *Group {
 	return g
 }
 
-// counts compares a group's number of machines with the desired number. It does not compare configs. If an earlier plan
-// was interrupted, counts continues where that plan stopped.
+// counts determines which machines must be added to a group, or removed from it, to reach the desired number. It does
+// not compare configs. If an earlier plan was interrupted, counts continues where that plan stopped.
 func (b *builder) counts(app *App, g *Group) *work {
 	w := &work{group: g, limit: app.MaxUnavailable, made: map[bourse.MachineID]int{}, keptFor: map[bourse.MachineID]bourse.MachineID{}}
 	for _, h := range b.keepCounted(app, w, b.survey.units[g.Name]) {

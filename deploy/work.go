@@ -110,9 +110,9 @@ type keptMachine struct {
 // standby reports whether the machine is a standby. A machine in a group with services never counts as one.
 func (h *keptMachine) standby(g *Group) bool { return h.machine.standby() && !serving(&g.Config) }
 
-// chooseKept chooses which machine of a unit to keep. It prefers a replacement that is in its desired state. Otherwise,
-// if the replaced machine does not serve, it chooses a replacement that serves. If there is none, it keeps the replaced
-// machine.
+// chooseKept chooses which machine of a unit to keep. It prefers a replacement that is in its desired state. If there
+// is none, and the replaced machine does not serve, it chooses a replacement that serves. In all other cases, it keeps
+// the replaced machine.
 func (b *builder) chooseKept(u *unit, g *Group) *keptMachine {
 	for _, m := range u.next {
 		if !m.lost() && m.State != bourse.StateFailed && !b.mountDiffers(m, g) && b.differs(m, b.desiredConfig(m, g)) == "" {

@@ -108,16 +108,16 @@ type Driver interface {
 	Lifecycle
 	// Signal sends a signal to the task's main process.
 	Signal(ctx context.Context, id TaskID, signal bourse.Signal) error
-	// Exec runs a command with the task's environment, directory and limits, and returns when the
-	// command ends. If ctx is done first, the command is killed together with its process group or
-	// session, depending on the driver. It returns CodeInvalid if the command does not exist.
+	// Exec runs a command with the task's environment, directory and limits, and returns when the command ends. If ctx
+	// is done first, the command is killed together with its process group or session, depending on the driver. Exec
+	// returns CodeInvalid if the command does not exist.
 	Exec(ctx context.Context, id TaskID, exec Exec) (ExecResult, error)
-	// Freeze suspends all processes of a running task, or resumes them if frozen is false. It is
-	// idempotent and returns when the processes are in that state. Suspended processes keep their
-	// memory, and data sent to them is not lost. The driver may store the memory on a disk; if it
-	// cannot be restored, the task ends, and Freeze returns CodeFailedPrecondition. Destroy, and Stop with SIGKILL,
-	// kill a frozen task without resuming its program. Stop with any other signal resumes the task first. Freeze also
-	// returns CodeFailedPrecondition if the host cannot freeze tasks, in which case Labels does not contain "suspend".
+	// Freeze suspends all processes of a running task, or resumes them if frozen is false. It is idempotent and returns
+	// when all processes have been suspended or resumed. Suspended processes keep their memory, and data sent to them
+	// is not lost. The driver may store the memory on a disk; if the memory cannot be restored, the task ends, and
+	// Freeze returns CodeFailedPrecondition. Destroy, and Stop with SIGKILL, kill a frozen task without resuming its
+	// program. Stop with any other signal resumes the task first. Freeze also returns CodeFailedPrecondition if the
+	// host cannot freeze tasks, in which case Labels does not contain "suspend".
 	Freeze(ctx context.Context, id TaskID, frozen bool) error
 	// Usage returns the current resource usage of a running task. It returns CodeFailedPrecondition if the task has
 	// ended.
@@ -125,8 +125,8 @@ type Driver interface {
 	// Logs calls line with the machine's log lines of all boots, oldest first. If want.Follow is set, it also waits for
 	// new lines, until ctx is done or the machine is destroyed.
 	Logs(ctx context.Context, machine bourse.MachineID, want LogQuery, line func(LogLine) error) error
-	// Labels returns the capabilities of this driver on this host, which orders can require. For example,
-	// "limit.memory" is "cgroup", or missing if the driver cannot limit memory.
+	// Labels returns the capabilities of this driver on this host, which orders can require. For example, the label
+	// "limit.memory" is "cgroup" if the driver can limit memory, and missing otherwise.
 	Labels() map[string]string
 }
 

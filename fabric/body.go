@@ -86,7 +86,7 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 const contentType = "application/cbor"
 
 // readReply decodes a worker's reply into v. most is the maximum size of the reply. If the reply is incomplete,
-// readReply returns the error of [Lost]. If the reply is invalid or too long, the error has CodeInternal. In all of
+// readReply returns an error from [Lost]. If the reply is invalid or too long, the error has CodeInternal. In all of
 // these cases, the request's outcome is unknown, because a worker acts before it replies.
 func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v any, most int64) error {
 	buf := buffers.Get().(*bytes.Buffer)

@@ -77,8 +77,8 @@ func (f *Failure) err(from bourse.Member) error {
 	return &bourse.Error{Code: f.Code, Message: f.Message}
 }
 
-// Unsent returns the error for a call whose request did not reach the worker. The error has CodeUnavailable, even if
-// the caller canceled the call before it was sent, and wraps [ErrUnsent].
+// Unsent returns the error for a call whose request did not reach the worker. The error wraps [ErrUnsent]. Its code is
+// CodeUnavailable, even if the caller canceled the call before it was sent.
 func Unsent(to bourse.Member, cause error) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "worker %s cannot be reached: %w", to.ID, unsent{cause})
 }

@@ -50,9 +50,9 @@ func verifyVolume(by Placements, from *bourse.Member, v *bourse.Volume) bool {
 	return err == nil && p.Worker == from.ID && p.PlacesVolume(v)
 }
 
-// PlacingTrader implements market.Trader for a broker with a certificate. It signs a placement for each claim and
-// rejects fills without a placement, so that a worker cannot pretend to have filled an order with a machine that no
-// broker has placed.
+// PlacingTrader implements market.Trader for a broker with a certificate. It signs a placement for each claim that
+// creates a machine or volume, and rejects fills with a machine or volume that no broker has placed. Otherwise, a
+// worker could pretend to have filled an order with such an object.
 type PlacingTrader struct {
 	GrantingTrader
 	Placements Placements

@@ -18,7 +18,7 @@ const (
 	// pingEvery is the interval between pings to the caller. A failed ping also reveals that the caller has disconnected,
 	// so even a command that does not read its input is canceled soon afterward.
 	pingEvery = 15 * time.Second
-	// endTimeout is how long the server, once it has sent the command's result, waits for the end of the caller's body.
+	// endTimeout is how long the server waits for the end of the caller's body after it has sent the command's result.
 	// If the body ends in time, the connection can be reused.
 	endTimeout = time.Second
 )
@@ -33,18 +33,18 @@ type ExecIO struct {
 }
 
 // PrepareUnboundedReply prepares the reply to a request whose body has no known length. Without this preparation, an
-// error reply would wait for the end of the body, which may never come. An HTTP/1 connection is not reused, because the
-// server cannot know where the next request would begin.
+// error reply would wait for the end of the body, which may never come. If the request uses HTTP/1, its connection is
+// not reused, because the server cannot know where the next request would begin.
 func PrepareUnboundedReply(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength < 0 {
 		PrepareDuplexReply(w, r)
 	}
 }
 
-// PrepareDuplexReply prepares a reply that is sent while the request's body is read. Over HTTP/2, this
-// needs no preparation. An HTTP/1 connection is not reused, for the reason given at PrepareUnboundedReply.
-// Without PrepareDuplexReply, an HTTP/1 server would also discard the part of the body that has not been
-// read when the reply begins.
+// PrepareDuplexReply prepares a reply that is sent while the request's body is read. Over HTTP/2, no preparation is
+// needed. If the request uses HTTP/1, its connection is not reused, for the reason given at PrepareUnboundedReply.
+// Without PrepareDuplexReply, an HTTP/1 server would also discard the part of the body that has not been read when the
+// reply begins.
 func PrepareDuplexReply(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 {
 		return

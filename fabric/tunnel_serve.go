@@ -12,11 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// ServeTunnel serves MachineTunnel. It copies bytes between the caller and conn until the machine closes its sending
-// side or the caller disconnects. It then closes conn. When the caller closes its sending side, ServeTunnel closes
-// conn's sending side. If the handler cannot connect to the machine, it must call [WriteFailure] instead. If the caller
-// requested an upgrade, the request's connection becomes the tunnel. In that case, the machine can also close its
-// sending side separately.
+// ServeTunnel serves MachineTunnel. It copies bytes between the caller and the machine, whose connection is conn, until
+// the machine finishes sending or the caller disconnects. It then closes conn. If the caller only finishes sending, the
+// machine may continue to send. If the handler cannot connect to the machine, it must call [WriteFailure] instead. If
+// the caller requested an upgrade, the request's connection becomes the tunnel. In that case, the caller may also
+// continue to send after the machine has finished.
 func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	if asksForTunnel(r) {
 		serveTunnel(w, r, conn)
@@ -108,8 +108,8 @@ func serveTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	both.Wait()
 }
 
-// copyOneWay copies data from src to dst until src has finished sending, and then closes dst's sending side. From then
-// on, dst may continue to send for at most halfOpenTimeout.
+// copyOneWay copies data from src to dst until src has finished sending, and then finishes sending to dst. From then
+// on, the other direction, from dst to src, may continue for at most halfOpenTimeout.
 func copyOneWay(dst, src net.Conn) error {
 	if _, err := io.Copy(dst, src); err != nil {
 		return err

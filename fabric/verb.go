@@ -32,8 +32,9 @@ func (s *Spec) Path() string { return "/worker/" + s.Name }
 // pattern returns the mux pattern of the verb's requests.
 func (s *Spec) pattern() string { return s.Method + " " + s.Path() }
 
-// request returns the HTTP request for the verb's encoded request. The encoded request is in the URL if the HTTP
-// request has no body or its body is a stream. Otherwise, it is the body. The Fabric sets the address.
+// request returns the HTTP request that carries a verb's encoded request. The encoded request is usually the body. For
+// a GET, which has no body, and for a Pipe, whose body is a stream, it is in the URL instead. The Fabric sets the
+// address.
 func (s *Spec) request(encoded []byte) *http.Request {
 	req := newRequest(s.Method, &url.URL{Path: s.Path()})
 	if s.inURL() {

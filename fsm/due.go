@@ -3,7 +3,7 @@ package fsm
 import "time"
 
 // dueOf returns the earliest time at which a run may execute, or the zero time if it may execute at
-// once. The result is a monotonic clock reading, so the run's delay does not change if the wall
+// once. The result has a monotonic clock reading, so the run's delay does not change if the wall
 // clock is set. Records contain only wall-clock times: if the wall clock has been set back since a
 // record was written, the remaining delay would be too long. dueOf therefore limits it to the run's
 // original delay.

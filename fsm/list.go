@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Runs returns the current records of all unfinished runs, in the order they were started. A parked
-// run's Error names the part that is unknown to this release.
+// Runs returns the current records of all unfinished runs, in the order they were started. If a run
+// is parked, its Error names the definition, step or request that this release does not know.
 func (e *Engine) Runs() []Record {
 	return e.list(func(*entry) bool { return true })
 }

@@ -72,8 +72,8 @@ func (g *Gateway) next(w http.ResponseWriter, r *http.Request, host string) erro
 	return nil
 }
 
-// script returns a shell script that executes a job's command. The first line is a comment with the job's name, which
-// does not need quoting.
+// script returns a shell script that executes a job's command. The first line is a comment with the job's name. The
+// name need not be quoted there, because it cannot contain a line break.
 func script(j *pull.Job) string {
 	var b strings.Builder
 	b.WriteString("# job " + j.Name + "\n")

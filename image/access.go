@@ -33,8 +33,8 @@ func (c *catalog) recordAccess(name string, who tenant, now time.Time) {
 	}
 }
 
-// forgetAccess removes a tenant's access confirmations for all images in ref's repository. It is called when the
-// registry denies the tenant access to any of those images.
+// forgetAccess removes a tenant's access confirmations for all images in ref's repository. It is called when ref cannot
+// be resolved for a permanent reason, for example because the registry denies the tenant access.
 func (c *catalog) forgetAccess(ref bourse.ImageRef, who tenant) {
 	for key := range c.accessAt {
 		other := bourse.ParseImageRef(key.name)

@@ -9,13 +9,13 @@
 //
 // # Pulls
 //
-// One pull serves all callers that request the same image. It first takes a lease in containerd, under an id
-// derived from the image's name. The lease durably records the intent, protects all fetched data from garbage
-// collection, and lets a restarted daemon find and resume the pull. Layer downloads resume at the byte where they
-// stopped. When a pull succeeds, or fails because the image is invalid, its lease and all data that is no longer needed
-// are removed. When a pull fails because a registry is unreachable, or is interrupted because the daemon stops, its
-// lease is kept for a retry. [Store.Run] removes such a lease after Config.Keep; otherwise, containerd removes it after
-// a day.
+// One pull serves all callers that request the same image. It first takes a lease in containerd, under an id derived
+// from the image's name. The lease durably records the intent, protects all fetched data from garbage collection, and
+// lets a restarted daemon find and resume the pull. Layer downloads resume at the byte where they stopped. When a pull
+// succeeds, or fails because the image is invalid, its lease and all data that is no longer needed are removed. When a
+// registry becomes unreachable after some data was fetched, or the daemon stops, the pull's lease is kept for a retry.
+// [Store.Run] removes a failed pull's lease after Config.Keep. If no daemon runs by then, containerd removes the lease
+// a day after its creation.
 //
 // If a caller stops waiting, the pull continues for the other callers. Once no caller is waiting, it continues for
 // Config.Linger, so that a caller that retries finds it further along or already complete.

@@ -68,8 +68,8 @@ func (s *Store) measure(ctx context.Context, w *measuringSnapshotter) error {
 }
 
 // makeRoom evicts images and leftover data until all images and pulls fit into the budget. p is the pull that needs the
-// room, or nil. If there is not enough room, makeRoom does not evict anything and returns CodeInsufficient; if p is
-// nil, it evicts everything that is not in use instead.
+// room, or nil. If evicting everything that is not in use would not free enough space, the result depends on p: for a
+// pull, makeRoom evicts nothing and returns CodeInsufficient; if p is nil, it evicts everything that is not in use.
 func (s *Store) makeRoom(ctx context.Context, c *containerd.Client, p *pull) error {
 	if s.config.Budget == 0 {
 		return nil

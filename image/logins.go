@@ -26,8 +26,8 @@ func (l *dockerConfig) at(host string) (credentials.Login, error) {
 	return l.byHost[host], l.err
 }
 
-// names reports whether the file contains an entry for a registry, or cannot be read. It uses the result of the last
-// read, and reads the file only if it has never been read.
+// names reports whether the file contains an entry for a registry. It also returns true if the file cannot be read. It
+// uses the result of the last read, and reads the file only if it has never been read.
 func (l *dockerConfig) names(host string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

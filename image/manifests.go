@@ -14,8 +14,8 @@ const (
 	maxCachedSize = 16 << 10
 )
 
-// manifestCache caches small manifests, so that a pull need not request the manifest that was read when the image's
-// name was resolved. The zero value is an empty cache.
+// manifestCache caches small manifests. When an image is pulled, the manifest that was read when its name was resolved
+// is usually still in the cache, so the pull need not request it again. The zero value is an empty cache.
 type manifestCache struct {
 	mu  sync.Mutex
 	raw map[manifestKey][]byte

@@ -26,8 +26,8 @@ const maxTags = 24
 // snapshotPart for unpacked layers. Images that share a part use the same key for it.
 type parts map[string]int64
 
-// snapshotPart returns the key of an unpacked layer in parts. The prefix is needed because the digest of an
-// uncompressed layer may be the same as the name of its snapshot.
+// snapshotPart returns the key in parts for an unpacked layer, which is stored in the snapshot with the given name. The
+// key needs the prefix "snapshot" because a blob may have a digest that is the same as the snapshot's name.
 func snapshotPart(chain string) string { return "snapshot " + chain }
 
 func (p parts) sum() int64 {
@@ -72,9 +72,9 @@ func (r *record) labels() map[string]string {
 	}
 }
 
-// read sets the fields that are stored in labels, which come from a record in containerd. It ignores invalid values,
-// which only another program can have written. Ignoring them is safe, because the next requests for the image restore
-// its tags, its time of use, and its tenants.
+// read sets the fields of r that are stored in labels. The labels are those of the image's record in containerd. read
+// ignores invalid values, which only another program can have written. Ignoring them is safe, because the next requests
+// for the image restore its tags, its time of use, and its tenants.
 func (r *record) read(labels map[string]string, now time.Time) {
 	for tag := range strings.FieldsSeq(labels[labelTags]) {
 		named := r.ref

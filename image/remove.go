@@ -39,8 +39,8 @@ func (s *Store) remove(ctx context.Context, c *containerd.Client, names []string
 }
 
 // Remove removes all records of the image with the given digest. Errors: CodeNotFound if the image is not on this
-// worker, CodeFailedPrecondition if a machine uses it, CodeUnavailable if containerd is unavailable. In the last
-// case, List does not include the image until containerd is available again.
+// worker, CodeFailedPrecondition if a machine uses it, CodeUnavailable if containerd is unavailable. In the last case,
+// List may omit the image until containerd is available again, because Remove removes the image from memory first.
 func (s *Store) Remove(ctx context.Context, digest string) error {
 	s.mu.Lock()
 	inUse := s.memory.inUse

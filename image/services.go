@@ -44,8 +44,8 @@ type ingester struct {
 	client *containerd.Client
 }
 
-// containerdError means that containerd does not answer. It does not wrap the client's error but only contains its
-// text, because otherwise, the client would retry.
+// containerdError means that containerd does not answer. It contains only the text of the client's error and does not
+// wrap it, because containerd's client would retry if it found an "unavailable" error.
 type containerdError struct{ text string }
 
 func (e *containerdError) Error() string { return "containerd does not answer: " + e.text }

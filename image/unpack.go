@@ -148,8 +148,8 @@ func (c *layerCount) reach(size int64) bool {
 	return first
 }
 
-// countingReader counts the bytes of a layer as they are read from the registry. To resume a transfer, the client calls
-// Seek before the first Read.
+// countingReader counts the bytes of a layer as they are read from the registry. To resume an interrupted transfer,
+// containerd calls Seek before the first Read, and the skipped bytes are counted as well.
 type countingReader struct {
 	io.ReadCloser
 	count  *layerCount

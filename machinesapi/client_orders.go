@@ -43,8 +43,8 @@ func (r Reservations) Create(ctx context.Context, in CreateReservation) (Reserva
 	return ask[Reservation](ctx, r.Client, call{method: http.MethodPost, path: path("reservations"), in: in})
 }
 
-// List lists the reservations of the apps that the token may use. It also returns the workers that
-// did not answer. The holds on those workers are missing from the list.
+// List lists the reservations of the apps that the token may use. It also returns the workers that did not answer. The
+// listed reservations do not contain the holds on these workers.
 func (r Reservations) List(ctx context.Context) ([]Reservation, []bourse.WorkerID, error) {
 	return list[[]Reservation](ctx, r.Client, call{method: http.MethodGet, path: path("reservations")})
 }

@@ -19,10 +19,9 @@ type (
 	Terminal = duplex.Terminal
 	// TerminalSize is the size of a terminal, in characters.
 	TerminalSize = duplex.Size
-	// ExecStream is a command that runs in a machine, alongside its program. Copy must be called
-	// exactly once. It reads the command's output and returns how the command exited. Write,
-	// CloseWrite and Resize may be called while Copy runs. Close kills the command if it is still
-	// running.
+	// ExecStream is a command that runs in a machine, alongside its program. Copy reads the command's output and
+	// returns how the command exited. It must be called at most once. Write, CloseWrite and Resize may be called while
+	// Copy runs. Close kills the command if it is still running.
 	ExecStream = duplex.Stream
 )
 

@@ -20,8 +20,8 @@ func repeatable(resp *http.Response, k call) bool {
 	return resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "" && k.body == nil
 }
 
-// waitToRetry waits for the duration in the reply's Retry-After header, plus a random part of up
-// to half of it, so that clients do not all retry at the same time.
+// waitToRetry waits for the duration in the reply's Retry-After header (at most maxRetryAfter), plus a
+// random delay of up to half of that duration, so that clients do not all retry at the same time.
 func waitToRetry(ctx context.Context, resp *http.Response) error {
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || seconds < 0 {

@@ -10,7 +10,7 @@ import (
 const availableText = " available to fulfill request"
 
 // WithShortage adds the Machines API's phrase for a shortage to an order's error text, because clients search for it.
-// The phrase contains the resource that most workers lack. If the text already contains such a phrase, or no worker
+// The phrase names the resource that most workers lack. If the text already contains such a phrase, or no worker
 // refused the order for lack of a resource, WithShortage returns the text unchanged.
 func WithShortage(refusals []bourse.Refusal, text string) string {
 	if strings.Contains(text, availableText) {

@@ -27,9 +27,9 @@ type viewStream struct {
 	ended   bool
 }
 
-// lines decodes a result. After the end line of a query, the sequence stops without an error. In
-// all other cases it ends with an error: the server's error, CodeUnavailable if the stream broke,
-// or CodeInternal if a line is invalid.
+// lines decodes a result. After the end line of a query, the sequence stops without an error. In all
+// other cases, it ends with an error: the server's error, CodeUnavailable if the stream broke, or
+// CodeInternal if a line is invalid.
 func (v *viewStream) lines(r io.Reader) iter.Seq2[ViewLine, error] {
 	return func(yield func(ViewLine, error) bool) {
 		in := bufio.NewReader(r)

@@ -200,8 +200,8 @@ func (s *cancelQueue) putBack(list []pendingCancel, cause error) {
 	}
 }
 
-// deliverOnce tries to deliver v once. If this fails, it updates v to describe the remaining work, and returns the
-// worker that could not be reached.
+// deliverOnce tries to deliver the cancellation v once. If this fails, it updates v to describe the remaining work, and
+// returns the worker that could not be reached.
 func (s *cancelQueue) deliverOnce(ctx context.Context, v *pendingCancel) (away bourse.WorkerID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()

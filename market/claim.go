@@ -35,7 +35,8 @@ func (t *trade) claimRanked(ctx context.Context, members []bourse.Member, ranked
 
 // claimBatch claims the order on all members of batch concurrently. It keeps the first fill. Before
 // it returns, it cancels the order on every other worker that may have filled it. If more is set,
-// other willing workers remain, so the batch may use only half of the remaining time.
+// the order can still be claimed on workers outside the batch, so the batch may use only half of the
+// remaining time.
 func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more bool) *bourse.Fill {
 	began, work := time.Now(), ctx
 	if deadline, ok := ctx.Deadline(); ok && more && t.order.Kind() != bourse.KindTask { // no other worker may run a task, even if the task hangs, so the claim gets all of the remaining time

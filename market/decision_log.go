@@ -44,8 +44,8 @@ func (m *decisionLog) drop(id bourse.OrderID) {
 	delete(m.byOrder, id)
 }
 
-// chosen returns the decisions about the orders whose callers chose the given ID. It searches all
-// decisions, because orders are rarely looked up in this way.
+// chosen returns the decisions about the orders whose callers chose the given ID. It scans all
+// decisions. Orders are rarely looked up in this way, so an index is not worthwhile.
 func (m *decisionLog) chosen(id bourse.OrderID) []bourse.Decision {
 	m.mu.Lock()
 	defer m.mu.Unlock()

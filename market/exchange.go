@@ -176,7 +176,7 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 func (x *Exchange) Claiming(id bourse.OrderID) (bourse.Member, bool) { return x.inflight.claiming(id) }
 
 // Quote returns the decision that Place would have made before its first claim. It asks the workers
-// for quotes and ranks them, but does not claim any of them. The outcome of the decision is
+// for quotes and ranks the quotes, but does not claim the order. The outcome of the decision is
 // "quoted", and the last round lists the workers, best first. Quote returns the same errors as
 // Place. If a worker has already filled the order, the decision names the worker and the machine.
 func (x *Exchange) Quote(ctx context.Context, order bourse.Order) (bourse.Decision, error) {
@@ -217,9 +217,9 @@ func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) {
 	return x.refused.get(id)
 }
 
-// remember records the decision about a filled order. It does not record the decision about a repeated order, which
-// only names the machine and its worker. The decision that led to the machine has already been recorded, here or by the
-// machine's worker.
+// remember records the decision about a filled order. It does not record the decision about a repeated order, because
+// that decision only names the existing machine and its worker. The decision that led to the machine has already been
+// recorded, here or by the machine's worker.
 func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision) {
 	switch old, known := x.filled.get(d.Order); {
 	case !fill.Repeated:
@@ -232,10 +232,11 @@ func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.De
 	}
 }
 
-// candidates returns the candidates of all choices, in the order of the choices, and the index at which each choice's
-// candidates end. workersIn must return a region's workers in a slice that candidates may modify. If a worker is listed
-// in several regions, only the first one counts. A pinned order has at most one candidate, which is the worker that
-// stores the order's volume. If the order has a reservation, only the workers of the reservation are candidates.
+// candidates returns the candidates of all choices, in the same sequence as the choices, and for each choice the index
+// at which its candidates end. workersIn must return a region's workers in a slice that candidates may modify. If a
+// worker is listed in several regions, only the first one counts. A pinned order has at most one candidate, which is
+// the worker that stores the order's volume. If the order has a reservation, only the workers of the reservation are
+// candidates.
 func candidates(order *bourse.Order, workersIn func(bourse.Region) []bourse.Member, choices ...bourse.Choice) (members []bourse.Member, ends []int) {
 	members, ends = allCandidates(workersIn, choices)
 	pin := order.Pinned()

@@ -4,10 +4,10 @@
 // An order goes through four steps:
 //
 //   - Candidates are taken from a [Directory] (sample.go).
-//   - They are asked for quotes concurrently (quote.go).
+//   - The candidates are asked for quotes concurrently (quote.go).
 //   - The quotes are ranked by a pure function (rank.go, curves.go).
-//   - Workers are claimed, best first, until one of them fills the order (claim.go). An order can
-//     also request concurrent claims (race.go).
+//   - The order is claimed on the willing workers, best first, until one of them fills it
+//     (claim.go). An order can also request concurrent claims (race.go).
 //
 // If a similar order was quoted recently, its quotes are used, and workers are asked only if the claim fails
 // (quotecache.go). An order's regions are tried in order of preference. If an order might be a repeated one, all
@@ -87,8 +87,8 @@ type Trader interface {
 // CancellationStore stores undelivered cancellations in the replicated view. A worker that returns
 // reads them there, even if the broker no longer exists (invariant 7).
 type CancellationStore interface {
-	// RecordCancellation records that a worker must not fill the order, and must undo a fill that it already has. Once
-	// it has returned nil, the record survives a crash of this process.
+	// RecordCancellation records that a worker must not fill the order, and must undo its fill if it has already filled
+	// the order. Once RecordCancellation has returned nil, the record survives a crash of this process.
 	RecordCancellation(ctx context.Context, order bourse.OrderID, worker bourse.WorkerID) error
 	// CanceledOn returns the workers for which any broker has recorded a cancellation of the
 	// order, as far as this process knows.

@@ -15,8 +15,8 @@ import (
 // retryFactor multiplies the time limit when all workers are asked again because none of them answered.
 const retryFactor = 4
 
-// ask requests quotes from members. It returns them in the order of members. If a member did not
-// answer in time, its quote contains a refusal with RefusedNoAnswer.
+// ask requests quotes from members. It returns one quote for each member, in the same order. If a
+// member did not answer in time, its quote contains a refusal with RefusedNoAnswer.
 func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote {
 	began := time.Now()
 	// Reserve half of the remaining time for claims, even if workers do not answer.
@@ -39,9 +39,9 @@ func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote
 	return quotes
 }
 
-// collectQuotes requests quotes and returns the first quote from each member, in the order of
-// members. The quote of a member that does not answer is the zero value. Quotes from other workers,
-// duplicates and late quotes are dropped.
+// collectQuotes requests quotes from members. It returns the first quote from each member, in the
+// same order. The quote of a member that does not answer is the zero value. Quotes from other
+// workers, duplicates and late quotes are dropped.
 func collectQuotes(ctx context.Context, trader Trader, within time.Duration, order *bourse.Order, members []bourse.Member) []bourse.Quote {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -44,9 +44,9 @@ type cachedQuote struct {
 	missing int64
 }
 
-// shape contains all properties of an order for a new machine that affect a worker's quote, except
-// the order's regions. Orders with equal shapes get equal quotes. The zero shape means that an
-// order's quotes cannot be cached.
+// shape contains all properties of an order for a new machine or a warm task that affect a worker's
+// quote, except the order's regions. Orders with equal shapes get equal quotes. The zero shape means
+// that an order's quotes cannot be cached.
 type shape struct {
 	app   bourse.AppRef
 	image string
@@ -63,9 +63,10 @@ const (
 )
 
 func shapeOf(o *bourse.Order) shape {
-	// A worker does not check for free devices if the machine will not be launched, so its quote
-	// would be too optimistic for other orders. If the order has a volume, a reservation or its own
-	// runtime, no later order would get the same quote.
+	// Quotes for the following orders are not cached. If the machine will not be launched, the
+	// worker does not check for free devices, so its quote would be too optimistic for orders whose
+	// machines are launched. If the order has a volume, a reservation, or a root file system or
+	// runtime of its own, no later order would get the same quote.
 	if !o.Warm() && o.Config.Guest == nil || o.SkipLaunch || o.Reservation != "" || len(o.Config.Mounts) > 0 || o.Config.Rootfs != nil || o.Config.Runtime != "" {
 		return shape{}
 	}
@@ -100,9 +101,9 @@ func cacheable(o *bourse.Order) bool {
 }
 
 // claimCached claims the order on the member that ranks best by the cached quotes. It does nothing unless every member
-// has a cached quote. If the order is not filled, claimCached returns the members that must still be asked. It leaves
-// out the worker that it tried. If that worker refused, the refusal is final. If its answer was lost, another claim
-// could race with the cancellation that was sent to the worker.
+// has a cached quote. If the order is not filled, claimCached returns the members that must still be asked. These do
+// not include the worker that it tried. If that worker refused, the refusal is final. If its answer was lost, another
+// claim could race with the cancellation that was sent to the worker.
 func (t *trade) claimCached(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, []bourse.Member) {
 	if t.quoteOnly || len(members) < 2 || !cacheable(t.order) {
 		return nil, members
@@ -161,9 +162,9 @@ func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choic
 // cachedRefusal is the refusal that excludes a worker from a ranking. Callers never see it.
 var cachedRefusal = bourse.Refusal{Reason: bourse.RefusedResource}
 
-// usable reports whether the cached quotes may be used for m. They must name a region in choice, and m's address, tag
-// and region must not have changed since they were requested. If m has unanswered claims, it must have answered another
-// claim since the given time, or the first unanswered claim must have been sent after that time.
+// usable reports whether the cached quotes may be used for m. The quotes must name a region in choice, and m's address,
+// tag and region must not have changed since the quotes were requested. If m has unanswered claims, either its latest
+// answer must have arrived after the time since, or the first unanswered claim must have been sent after that time.
 func (d *cachedWorker) usable(m *bourse.Member, choice bourse.Choice, since time.Time) bool {
 	same := d.member.Address == m.Address && d.member.Tag == m.Tag && d.member.Region == m.Region
 	return same && slices.Contains(choice, d.facts.Region) && (d.claims == 0 || !d.answeredAt.Before(since))
@@ -295,9 +296,9 @@ func (d *cachedWorker) change(takes bourse.Amounts, sign int64) {
 }
 
 // mergeAccounts returns the accounts of a new quote, followed by those that only earlier quotes contained. For example,
-// the quote for one task lacks the slots of other tasks. A quote that contains an account for the CPU also contains the
-// accounts for all GPUs. Accounts do not expire on their own: they are used only together with an entry in quotes,
-// which expires.
+// a quote for one task contains an account for that task's slots, but not for the slots of other tasks. A quote that
+// contains an account for the CPU also contains the accounts for all GPUs. Accounts do not expire on their own: they
+// are used only together with an entry in quotes, which expires.
 func (d *cachedWorker) mergeAccounts(accounts []bourse.Account) []bourse.Account {
 	has := func(r bourse.Resource) bool {
 		return slices.ContainsFunc(accounts, func(a bourse.Account) bool { return a.Resource == r })

@@ -133,10 +133,10 @@ func (k *refusalKind) unanswered() bool {
 	return k.reason == bourse.RefusedNoAnswer || k.reason == bourse.RefusedLost
 }
 
-// sorted returns the kinds, most useful first: problems with a registry, shortages of resources,
-// other refusals, and finally missing answers. Within each of these classes, more frequent kinds
-// come first. Equally frequent kinds are sorted by resource, in the order in which people usually
-// check the resources.
+// sorted returns the kinds of refusals, most useful first: problems with a registry, shortages of
+// resources, other refusals, and finally missing answers. Within each of these classes, more
+// frequent kinds come first. Equally frequent kinds are sorted by resource, in the order in which
+// people usually check the resources.
 func (t *refusalCounts) sorted() []refusalKind {
 	out := slices.Clone(t.kinds)
 	slices.SortStableFunc(out, func(a, b refusalKind) int {

@@ -13,8 +13,9 @@ import (
 // Reserve fills either all of the orders or none. The orders must request capacity for the same
 // reservation, and must have been validated and normalized. The deadline of the first order applies
 // to all of them together. It is limited to half of the holds' TTL, so that the first hold still
-// exists when the last one is created. The returned holds are in the order of orders. Reserve
-// returns the same errors as Place. If an order was not filled, the decision is about that order.
+// exists when the last one is created. The holds are returned in the same sequence as the orders.
+// Reserve returns the same errors as Place. If an order was not filled, the decision is about that
+// order. If all were filled, the decision is empty.
 //
 // The orders are placed one after the other, larger ones first, in the same way as any other order.
 // If one of them is not filled, Reserve releases all holds by canceling their orders (see
@@ -88,9 +89,9 @@ func largestFirst(orders []bourse.Order) []int {
 	return index
 }
 
-// holders returns the directory's current entries for the workers that have the holds. If the directory no longer
-// lists a worker, the result contains only its ID and region. Such a worker finds the cancellation in the
-// CancellationStore.
+// holders returns the workers of the given holds, as the directory currently lists them. If the directory no longer
+// lists a worker, the result contains only its ID and region. The cancellation cannot be sent to such a worker, but the
+// worker finds it in the CancellationStore.
 func (t *trade) holders(holds []bourse.Hold) []*bourse.Member {
 	var out []*bourse.Member
 	for i := range holds {
@@ -119,8 +120,8 @@ func reserved(order *bourse.Order, m *bourse.Member) bool {
 	return order.Reservation == "" || slices.Contains(order.Reservation.Workers(), m.Tag)
 }
 
-// preferHolds moves to the front the workers whose holds cover all of the order's amounts. This leaves free capacity
-// for other orders. Otherwise, the ranking is unchanged.
+// preferHolds moves the workers whose holds cover all of the order's amounts to the front, so that the order does not
+// take free capacity from other orders. It does not change the ranking in any other way.
 func preferHolds(ranked []Ranked, quotes []bourse.Quote) {
 	slices.SortStableFunc(ranked, func(a, b Ranked) int {
 		switch x, y := quotes[a.Quote].Held, quotes[b.Quote].Held; {

@@ -6,9 +6,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Sample moves d distinct random members to the front of members. For each position it draws two
-// members and takes the one with the better hint (the power of two choices, Mitzenmacher 2001).
-// This prevents brokers that have the same outdated hints from all asking the same workers.
+// Sample moves d distinct random members to the front of members. For each position, it draws two
+// members and takes the one with the better hint (the power of two choices, Mitzenmacher 2001). This
+// prevents brokers that have the same outdated hints from all asking the same workers.
 func Sample(members []bourse.Member, needs bourse.Amounts, d int, rng *rand.Rand) {
 	for i := range min(d, len(members)-1) {
 		a, b := i+rng.IntN(len(members)-i), i+rng.IntN(len(members)-i)

@@ -10,10 +10,10 @@ import (
 )
 
 // Unlike a machine, a task cannot be undone. If two machines were started for an order, one of them can be destroyed,
-// but if a task ran twice, its effects remain. Therefore, if the outcome of a task's claim is unknown, the order fails
-// and no other worker is claimed. A repeated order with the same ID returns the outcome. The task is not canceled,
-// either. A running worker notices the broken connection and stops the task itself. If the daemon was restarted, the
-// worker lets a program that is still running continue.
+// but if a task ran twice, its effects remain. Therefore, if the outcome of a task's claim is unknown, the order fails:
+// the exchange neither claims it on another worker nor cancels the task. If the caller repeats the order with the same
+// ID, it receives the task's outcome. A worker whose daemon keeps running notices the broken connection and stops the
+// task. A worker whose daemon was restarted lets a program that is still running continue.
 
 // errUnknownTask returns the error for a task that a worker may have started. If the caller chose the order's ID, it is
 // safe to repeat the order while the claim is still in progress: both the claim and the repeated order go to the same

@@ -133,7 +133,7 @@ func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.
 }
 
 // trade continues the current round with the members' checked quotes, which are in the order of
-// members. It records refusals, ranks the quotes, and claims workers.
+// members. It records refusals, ranks the quotes, and claims the order on the best workers.
 func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) (*bourse.Fill, error) {
 	for i := range quotes {
 		if r := quotes[i].Refusal; r != nil {
@@ -158,9 +158,9 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 }
 
 // rank ranks quotes, which must be in the order of members. It takes into account that other orders may have picked the
-// same workers. For each pick that a worker's quote may not reflect, the worker counts as having one more machine.
-// These are the picks that were made after the quotes were requested, and those that were made at most slack ago and
-// whose orders are still in progress.
+// same workers: the worker counts as having one more machine for each pick that its quote may not reflect. Its quote
+// may not reflect a pick that was made after the quotes were requested, or one that was made at most slack ago and
+// whose order is still in progress.
 func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.Duration) []Ranked {
 	began := time.Now()
 	scorers := newScorers(t.order, &t.policies.curves, t.exchange.cfg.Name)
@@ -220,9 +220,9 @@ func (t *trade) endPick(at bourse.WorkerID) {
 	}
 }
 
-// standbysLast moves to the end those workers that run a primary machine of the order's standby,
-// because losing such a worker would mean losing both the primary and the standby. The sort is
-// stable.
+// standbysLast moves the workers that run a primary machine of the order's standby to the end,
+// because if the standby ran on such a worker, losing the worker would mean losing both machines.
+// The sort is stable.
 func standbysLast(order *bourse.Order, members []bourse.Member, ranked []Ranked) {
 	has := func(r Ranked) int {
 		if slices.ContainsFunc(order.Config.Standbys, func(id bourse.MachineID) bool { return id.Tag() == members[r.Quote].Tag }) {

@@ -94,9 +94,9 @@ func (d *directory) nearest(client Spec, records []record, count int) answer {
 	return a
 }
 
-// addresses returns the addresses of all ready machines for which fits returns true. The name exists if exists is set
-// or any machine fits, ready or not. If only ready machines counted, then while none is ready, clients would cache the
-// answer that there is no such name.
+// addresses returns an answer with the addresses of all ready machines for which fits returns true. The answer reports
+// that the name exists if the exists parameter is set or if fits returns true for any machine, ready or not. If only
+// ready machines counted, clients could cache the answer that the name does not exist while no machine is ready.
 func addresses(exists bool, records []record, fits func(*record) bool) answer {
 	a := answer{exists: exists}
 	for i := range records {

@@ -27,7 +27,8 @@
 // unless a laptop is connected to this worker.
 //
 // A host with private networks forwards packets. Forwarding is a setting for the whole host (net.ipv4.ip_forward,
-// net.ipv6.conf.all.forwarding). It is enabled when the first machine is attached, and never disabled.
+// net.ipv6.conf.all.forwarding). It is enabled when the first machine is attached or [Network.AdmitPeers] is called,
+// and never disabled.
 //
 // # Invariants
 //

@@ -136,10 +136,10 @@ func (f *firewall) setRemotes(remotes map[netip.Addr]remoteMember, keep bool) er
 	return err
 }
 
-// replace rebuilds the table with the given members. If this daemon has not built the table yet, it keeps those
-// machines on other workers that are in an earlier daemon's table and for which keep returns true. Without them, this
-// host's machines could not open new connections to other workers' machines until this daemon has a list of those
-// machines.
+// replace rebuilds the table with the given members. If this daemon has not built the table yet, an earlier daemon's
+// table may still list machines on other workers. In that case, replace keeps the listed machines for which keep
+// returns true. Without them, this host's machines could not open new connections to machines on other workers until
+// this daemon has received its own list of those machines.
 func (f *firewall) replace(members []member, keep func(group uint32, address netip.Addr) bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,8 +153,9 @@ func (f *firewall) replace(members []member, keep func(group uint32, address net
 	return f.rebuild()
 }
 
-// adoptRemotes adds the machines on other workers that an earlier daemon's table contains to the desired contents. If
-// there is no such table or the table cannot be read, adoptRemotes does nothing.
+// adoptRemotes reads an earlier daemon's table. A machine on another worker that this table lists becomes part of the
+// desired contents if keep returns true for it. If there is no such table or the table cannot be read, adoptRemotes
+// does nothing.
 func (f *firewall) adoptRemotes(keep func(group uint32, address netip.Addr) bool) {
 	c, err := f.conn()
 	if err != nil {
@@ -277,7 +278,7 @@ func (l *layout) elements(do func(*nftables.Set, []nftables.SetElement) error, m
 }
 
 // remoteElements passes each set of remote machines or laptops to the do function, together with the set elements that
-// represent the given remotes. It splits the elements into chunks.
+// represent the given remotes. It does this in chunks of at most 256 remotes.
 func (l *layout) remoteElements(do func(*nftables.Set, []nftables.SetElement) error, remotes map[netip.Addr]remoteMember) error {
 	for some := range slices.Chunk(slices.Collect(maps.Keys(remotes)), 256) {
 		var pairs, addresses, laptops []nftables.SetElement

@@ -42,7 +42,7 @@ func (f *firewall) generation() (uint32, error) {
 }
 
 // repair rebuilds the table if another program has changed it, and reports whether it did so. As long as no program
-// changes any rules on the host, repair only queries the generation.
+// changes any rules on the host, repair only queries the generation of the kernel's rules.
 func (f *firewall) repair() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

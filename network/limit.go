@@ -72,8 +72,8 @@ const (
 	maxConnectionsTotal = 512
 )
 
-// limitedListener is a listener that immediately closes connections beyond the limits. A machine
-// that opens too many connections only reaches its own limit, not the total.
+// limitedListener is a listener that immediately closes connections beyond the limits. The limit per
+// machine prevents a single machine from using up the total.
 type limitedListener struct {
 	net.Listener
 	mu   sync.Mutex

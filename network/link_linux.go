@@ -14,8 +14,8 @@ import (
 )
 
 // Static configuration of a veth pair: the machine's gateways, whose addresses are not assigned to any device, and the
-// hardware address of the host's end. Permanent neighbor entries make ARP, neighbor discovery and proxying unnecessary.
-// Otherwise, a thousand machines would fill the host's neighbor tables.
+// hardware address of the host's end. Permanent neighbor entries make ARP, neighbor discovery and proxies for them
+// unnecessary. Without such entries, a thousand machines would fill the host's neighbor tables.
 var (
 	hostMAC  = net.HardwareAddr{0x02, 'b', 'o', 'u', 'r', 's'}
 	gateway6 = net.ParseIP("fe80::1")

@@ -70,8 +70,8 @@ func (n *Network) AdmitPeers(ctx context.Context) error {
 // SetRemotes replaces the list of laptops and of machines on other workers. Remote machines and this host's machines in
 // the same network may exchange packets through the link [Config.Mesh]. Laptops may connect to machines in their own
 // network, but machines may not connect to laptops. Packets from a laptop that is connected to this worker are
-// forwarded to other workers, and the resolver answers its queries. Any other remote is ignored unless its network has
-// a machine on this host or a laptop connected to this worker. If keep is set, machines that are missing from the list
+// forwarded to other workers, and the resolver answers its queries. A remote is ignored if its network has neither a
+// machine on this host nor a laptop connected to this worker. If keep is set, machines that are missing from the list
 // are kept, but missing laptops are removed. SetRemotes returns CodeUnavailable if the link does not exist.
 func (n *Network) SetRemotes(ctx context.Context, remotes []Remote, keep bool) error {
 	if err := ctx.Err(); err != nil {
@@ -119,8 +119,8 @@ func (n *Network) groupsFor(remotes []Remote) map[string]uint32 {
 	return groups
 }
 
-// routeRemotes routes the given addresses through a link, and removes the routes to all other remotes. If keep is set,
-// it removes only routes to laptops.
+// routeRemotes routes the addresses of remotes through a link, and removes the link's routes to all other machines and
+// laptops. If keep is set, it removes only routes to laptops.
 func (h *host) routeRemotes(name string, remotes map[netip.Addr]remoteMember, keep bool) error {
 	link, err := h.nl.LinkByName(name)
 	if _, ok := errors.AsType[netlink.LinkNotFoundError](err); ok && len(remotes) == 0 {

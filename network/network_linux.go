@@ -22,7 +22,7 @@ type Network struct {
 	host     *host
 	firewall *firewall
 	pool     *namespacePool
-	needed   chan struct{} // closed when the first machine is attached
+	needed   chan struct{} // closed once the host has been prepared
 	changed  chan struct{} // the channel that Changed returns
 
 	// Attach and Detach hold recovery's read lock, and Recover holds its write lock. The locks are acquired in this
@@ -53,8 +53,8 @@ func (a attached) member() member {
 }
 
 // Open returns a Network. To check whether the host supports private networks, it sets up a temporary namespace. The
-// host itself remains unchanged until the first machine is attached. If the host does not support private networks,
-// Open returns CodeUnavailable, and the message names the missing feature.
+// host itself remains unchanged until the first machine is attached or AdmitPeers is called. If the host does not
+// support private networks, Open returns CodeUnavailable, and the message names the missing feature.
 func Open(cfg Config) (*Network, error) {
 	cfg = cfg.withDefaults()
 	if os.Geteuid() != 0 {
@@ -178,8 +178,8 @@ func (n *Network) clearUnused() error {
 // ruleCheckInterval is the interval at which missing rules are restored.
 const ruleCheckInterval = time.Second
 
-// Run answers DNS queries, prepares spare namespaces and maintains the firewall rules until ctx is done. Before the
-// first machine is attached, it does nothing.
+// Run answers DNS queries, prepares spare namespaces and maintains the firewall rules until ctx is done. It does
+// nothing until the first machine is attached or AdmitPeers is called.
 func (n *Network) Run(ctx context.Context, names Names) error {
 	select {
 	case <-ctx.Done():

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Recover ensures that the listed machines have complete networks, whatever an earlier daemon or the operator has done,
-// and removes the networks of all other machines. It must be called once at startup, before any other method, and may
+// Recover ensures that the machines in keep have complete networks, whatever an earlier daemon or the operator has
+// done, and removes all other machines' networks. It must be called once at startup, before any other method, and may
 // be called again. A machine with a complete network keeps its namespace, link, addresses and connections; an
 // incomplete network is completed. If keep is empty, only the forwarding setting remains on the host.
 func (n *Network) Recover(ctx context.Context, keep []Spec) error {

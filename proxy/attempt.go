@@ -285,8 +285,8 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 	span.End(err)
 	if t.conn = on.Load(); t.conn != nil {
 		c := t.conn
-		// The count includes bytes of other requests on a shared HTTP/2 connection. Therefore, sent may be true even
-		// if no byte of this request was sent. This is the safe choice.
+		// The count of written bytes includes other requests if the HTTP/2 connection is shared. Therefore, sent may be
+		// true even if no byte of this request was sent. This is the safe choice.
 		t.sent = c.written.Load() > before.Load()
 	}
 	t.early = early.Load()

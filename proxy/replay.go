@@ -172,8 +172,9 @@ func (p *Proxy) readReplay(resp *http.Response) ([]byte, error) {
 	return text, nil
 }
 
-// cacheReplay caches a replay for the app that the client requested, if the replay asks for this. Any machine that
-// handles the request may invalidate the cached replay.
+// cacheReplay applies the cache rule of the replay asked, if it contains one. Only a request's first replay is cached,
+// and only if its destination was found. A later replay can only invalidate the cached replays that apply to the
+// client's request.
 func (p *Proxy) cacheReplay(x *exchange, req *http.Request, asked *replay.Replay, found bool) {
 	switch s := &x.replay; {
 	case asked.Cache.Invalidate && s.replays > 0:

@@ -15,7 +15,7 @@ import (
 // before a machine is chosen or started. The transport can write every request that passes this check, over both
 // HTTP/1.1 and HTTP/2. Therefore, if writing a request fails, the request itself is never the cause.
 //
-// net/http's server checks most of this for HTTP/1.1. For HTTP/2 it checks neither the method nor
+// net/http's server checks most of this for HTTP/1.1. For HTTP/2, it checks neither the method nor
 // the announced trailers, and accepts spaces in the query. Errors: invalid.
 func validate(r *http.Request) error {
 	if !httpguts.ValidHeaderFieldName(r.Method) { // method names, like header names, are tokens (RFC 9110, sections 5.1 and 9.1)

@@ -104,8 +104,8 @@ func (b *broker) remove(worker int32) {
 type Strategy struct {
 	Name string
 	// candidates selects workers in the order's region for one round. If asks is true, the broker
-	// requests quotes from these workers. Otherwise, it claims them one after the other. If
-	// candidates does not return any workers, the order is refused.
+	// requests quotes from these workers. Otherwise, it claims the order on these workers one after
+	// the other. If candidates does not return any workers, the order is refused.
 	candidates func(x *exchange, b *broker, a *Arrival, round int) []int32
 	asks       bool
 	curves     *market.Curves // curves that rank the quotes
@@ -134,9 +134,8 @@ func emptiest() *market.CurveSet {
 	return p.Curves
 }
 
-// sampled selects candidates as package market does. If there are at most d workers, it selects all of
-// them. Otherwise it selects a sample biased by hints in the first round, and all workers in the
-// second.
+// sampled selects candidates as package market does. If there are at most d workers, it selects all of them. Otherwise,
+// it selects a sample biased by hints in the first round, and all workers in the second.
 func sampled(d int) func(*exchange, *broker, *Arrival, int) []int32 {
 	return func(x *exchange, b *broker, a *Arrival, round int) []int32 {
 		in := b.members[a.Region]

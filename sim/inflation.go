@@ -23,7 +23,7 @@ const MaxLoad = 130
 type Inflation [MaxLoad + 1]Figure
 
 // inflate returns the orders of an inflation experiment, as indexes of shapes, and the sequence in which policies
-// consider the workers, as indexes of hosts. As in the paper's simulator, the trace's orders are shuffled. Then random
+// consider the workers, as indexes of hosts. As in the paper's simulator, the trace's orders are shuffled. Then, random
 // orders are repeated or removed until the orders demand 130 % of the cluster's GPUs.
 func inflate(t *Trace, seed int64) (orders, workers []int) {
 	rng := oldrand.New(oldrand.NewSource(seed))
@@ -125,8 +125,8 @@ func Inflate(t *Trace, p *Policy, seed int64) Inflation {
 	return m.result()
 }
 
-// scan places orders by comparing all workers for each of them. It caches each worker's score or quote for each shape
-// until the worker changes.
+// scan compares all workers to place an order. It caches each worker's score or quote for each shape until the worker
+// changes.
 type scan struct {
 	policy    *Policy
 	workers   []*Worker // in the order in which they are considered

@@ -75,8 +75,8 @@ func dotProduct(_ *Fragments, w *Worker, s *Shape) float64 {
 	return math.Trunc(100 * (1 - product/2))
 }
 
-// clustering prefers a worker whose GPU machines all have as many GPUs as the order, then a worker
-// where only some of them do, then a worker without GPU machines (Gandiva, OSDI 2018).
+// clustering prefers a worker whose GPU machines all have as many GPUs as the order requests, then a
+// worker where only some of them do, then a worker without GPU machines (Gandiva, OSDI 2018).
 func clustering(_ *Fragments, w *Worker, s *Shape) float64 {
 	if s.GPUs == 0 {
 		return 0

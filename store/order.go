@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// OrderRecord is a worker's record of an order. It contains the machine, volume or hold that
-// filled the order, the order's cancellation, or the state of its task.
+// OrderRecord is a worker's record of an order. It names the machine, volume or hold that filled
+// the order, or contains the order's cancellation or the state of its task.
 type OrderRecord struct {
 	ID       bourse.OrderID   `json:"id"`
 	Machine  bourse.MachineID `json:"machine,omitempty"`

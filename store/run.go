@@ -17,8 +17,9 @@ func runKeys(rec *fsm.Record) []entry {
 	return out
 }
 
-// openRun returns an unfinished run with the same definition, resource and ID as rec. If swap receives it as the old
-// record, swap replaces all derived keys that the stored record may have, so the stored record need not be read.
+// openRun returns the record of an unfinished run with the same definition, resource and ID as rec. It has every
+// derived key that the stored record may have. Callers pass it to swap in place of the stored record, which therefore
+// need not be read.
 func openRun(rec *fsm.Record) *fsm.Record {
 	return &fsm.Record{ID: rec.ID, Definition: rec.Definition, Resource: rec.Resource, Status: fsm.Running}
 }

@@ -180,8 +180,8 @@ func (t *Tx) replaceKeys(before, after []entry) error {
 	return nil
 }
 
-// of finds the contribution in list that goes to the same sum as p, and returns its amount. It
-// returns 0 if there is no such contribution.
+// of returns the amount of the contribution in list that is added to the same sum as p. It returns
+// 0 if there is no such contribution.
 func (p sumPart) of(list []sumPart) int64 {
 	i := slices.IndexFunc(list, func(x sumPart) bool { return x.bucket == p.bucket && x.name == p.name })
 	if i < 0 {

@@ -73,8 +73,8 @@ func (t *Tx) RecordTask(o OrderRecord) error {
 }
 
 // RecordTaskStart records that a task's own machine started at the given time. The task's timeout counts from this
-// time, so its deadline may become earlier. RecordTaskStart does nothing if the order has no task in progress with a
-// machine of its own and a timeout.
+// time, so its deadline may become earlier. RecordTaskStart does nothing unless the order's task is in progress, has
+// its own machine, and has a timeout.
 func (t *Tx) RecordTaskStart(id bourse.OrderID, at time.Time) error {
 	o, ok, err := t.Order(id)
 	if err != nil || !ok || o.Task == nil || o.Task.Cold == nil || o.Task.Cold.Timeout == 0 {
@@ -110,8 +110,8 @@ func (t *Tx) RecordTaskEnd(id bourse.OrderID, result bourse.TaskResult, at time.
 	return true, t.evictTasks()
 }
 
-// DeleteTask deletes the record of a task that was never started, so that a worker may fill the
-// order later. It does nothing if the order has no task in progress.
+// DeleteTask deletes an order's record after an attempt to start the order's task has failed, so
+// that a worker may fill the order later. It does nothing if the order has no task in progress.
 func (t *Tx) DeleteTask(id bourse.OrderID) error {
 	o, ok, err := t.Order(id)
 	if err != nil || !ok || o.Task == nil || !o.Task.Open() {
@@ -155,8 +155,8 @@ func (t *Tx) owned(id bourse.MachineID, app *bourse.App) bool {
 	return err == nil && m.OwnedBy(app)
 }
 
-// evictTasks deletes the oldest ended tasks if the records of ended tasks exceed MaxTaskBytes. It frees more space than
-// necessary, so that it need not delete a task each time another one ends.
+// evictTasks deletes the oldest ended tasks' records if all of these records together exceed MaxTaskBytes. It frees
+// more space than necessary, so that it need not delete a task each time another one ends.
 func (t *Tx) evictTasks() error {
 	if t.taskBytes() <= MaxTaskBytes {
 		return nil

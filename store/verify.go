@@ -37,8 +37,9 @@ func derived(t *Tx) (derivation, error) {
 	return d, nil
 }
 
-// Verify recomputes every index and sum from the records, and returns an error that describes each
-// difference. It reads the whole store, so it is only suitable for tests and diagnosis.
+// Verify recomputes every index and sum from the records, and returns an error that lists the
+// stored entries that differ. It reads the whole store, so it is only suitable for tests and
+// diagnosis.
 func (t *Tx) Verify() error {
 	want, err := derived(t)
 	if err != nil {

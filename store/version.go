@@ -19,7 +19,8 @@ var versions = table[bourse.Version]{bucket: bucketVersions}
 func versionPrefix(id bourse.MachineID) []byte { return []byte(string(id) + "\x00") }
 
 // RecordVersion records the config of m's current version, unless that version is already recorded. Call it before each
-// change to the config or the version. If the limits are exceeded, RecordVersion deletes the oldest versions.
+// change to the config or the version. If the recorded versions then exceed maxVersions or maxVersionBytes,
+// RecordVersion deletes the oldest ones.
 func (t *Tx) RecordVersion(m *bourse.Machine) error {
 	if _, err := key(string(m.ID), string(m.Instance)); err != nil {
 		return err

@@ -43,8 +43,9 @@ func (v *View) ApplyAll(encoded [][]byte) []Applied {
 	return out
 }
 
-// authorsByLater returns an element for each transaction: the author if a later transaction's
-// signature proves who that is, or nil if the transaction's own signature has to be checked.
+// authorsByLater returns an element for each transaction. The element is the transaction's author
+// if a later transaction's signature proves who that is. It is nil if the transaction's own
+// signature still has to be checked.
 func (v *View) authorsByLater(txs []*wire.SignedTx, births map[wire.Stream]*wire.Author) []*wire.Author {
 	proven := make([]*wire.Author, len(txs))
 	for i := len(txs) - 2; i >= 0; i-- {

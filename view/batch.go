@@ -166,8 +166,8 @@ func (b *batch) committed() {
 	}
 }
 
-// nextClock returns the clock value for a row version that this server writes. The result exceeds below, the clock
-// value of the version that is being replaced (0 if there is none).
+// nextClock returns the clock value for a row version that this server writes. The result is greater than below, which
+// is the clock value of the version that is being replaced (0 if there is none).
 func (b *batch) nextClock(below wire.Clock) wire.Clock {
 	physical := wire.ClockAt(b.now)
 	next := max(physical, below+1)

@@ -15,9 +15,9 @@ type Config struct {
 	Site    bourse.WorkerID // this server's ID; required
 	Keys    wire.Keys       // default: a wire.Key in a file next to Path
 	Role    bourse.Role     // this server's role; default RoleBroker
-	// Certified reports whether the cluster's servers have certificates, which Keys provides. In
-	// that case, another site's machine or volume counts as part of an app only if a broker has
-	// signed its placement.
+	// Certified reports whether the cluster's servers have certificates. If they have, Keys
+	// provides them, and another site's machine or volume counts as part of an app only if a broker
+	// has signed its placement.
 	Certified bool
 	Now       func() time.Time // default time.Now
 	Log       *slog.Logger     // default: discards all records

@@ -1,9 +1,10 @@
 // Package view maintains this server's copy of the data that all servers of the cluster publish.
 // The copy is an SQLite file. It is only a hint: the authoritative data is in each worker's store.
 // Every server has its own view, which does not depend on any other server's view. The server may
-// delete it at any time. This package does not use the network. Package view/replication transfers
-// transactions and snapshots, view/query answers SQL queries, view/wire defines the data that sites
-// publish, view/schema contains the file's tables, and view/inventory reads the cluster's contents.
+// delete its view at any time. This package does not use the network. Package view/replication
+// transfers transactions and snapshots, view/query answers SQL queries, view/wire defines the data
+// that sites publish, view/schema contains the file's tables, and view/inventory reads the
+// cluster's contents.
 //
 // # Guarantees
 //

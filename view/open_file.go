@@ -16,8 +16,8 @@ import (
 const maxFileAge = retention - 24*time.Hour
 
 // openFile opens the configured file, creating it if it does not exist. If the existing file is
-// unusable, openFile moves it aside and creates a new one. The epoch of a new file is greater than
-// after.
+// unusable, openFile moves it aside and creates a new one. In a new file, this server begins an
+// epoch that is greater than the epoch after.
 func (w *writer) openFile(after uint64) error {
 	f, st, err := w.tryFile(after)
 	if bad, ok := errors.AsType[*schema.UnusableError](err); ok {

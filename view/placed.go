@@ -9,8 +9,8 @@ import (
 )
 
 // placed reports whether a placement signed by a broker confirms that a machine or volume belongs
-// to the app that its row names. It always returns true for this server's own rows, which only
-// other members check, and in a cluster without certificates.
+// to the app that its row names. It always returns true in a cluster without certificates, and for
+// this server's own rows, whose placements only other members check.
 func (b *batch) placed(r *wire.Version) bool {
 	if b.verifier.Placements == nil || r.Site == b.self.Site {
 		return true

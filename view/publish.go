@@ -38,9 +38,9 @@ func (v *View) Publish(ctx context.Context, rows ...wire.Row) (wire.Position, er
 	return at, nil
 }
 
-// errNewEpoch is returned by Publish if a new epoch has begun since the call. The first transaction
-// of the new epoch makes other members delete this server's owned rows. The caller must therefore
-// write all of its rows with Republish.
+// errNewEpoch is returned by Publish if a new epoch began before the caller's owned rows could be
+// written. The first transaction of the new epoch makes other members delete this server's owned
+// rows. The caller must therefore write all of its rows with Republish.
 var errNewEpoch = bourse.Errorf(bourse.CodeUnavailable, "this server's rows were lost and must be published again")
 
 // Republish is like Publish, but also deletes all other rows that this server owns in the given tables. If the server's

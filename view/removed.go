@@ -46,8 +46,8 @@ func (v *View) LatestEpoch(site bourse.WorkerID) uint64 {
 	return v.state.newest[site]
 }
 
-// readRemoved reads the removals. For each server whose newest epoch is covered by its removal, it
-// sets the newest epoch to the first one that the removal does not cover.
+// readRemoved reads the removals. A removal covers all of a server's epochs up to a limit. If it
+// covers the server's newest epoch, readRemoved sets the newest epoch to the one after this limit.
 func (st *state) readRemoved(c *sqlite.Conn) error {
 	return schema.Query(c, "SELECT key, until FROM removed_rows", func(s *sqlite.Stmt) error {
 		site, until := bourse.WorkerID(s.ColumnText(0)), uint64(min(max(s.ColumnInt64(1), 0), wire.MaxEpoch-1))

@@ -43,8 +43,8 @@ func (b *batch) checkShare(r, old wire.Version) error {
 	return nil
 }
 
-// superseded reports whether a stream is new here but older than the maxEpochs streams that are
-// stored for its site. Such a stream would be removed again immediately.
+// superseded reports whether a stream is new to the view but older than the maxEpochs streams that
+// are stored for its site. Such a stream would be removed again immediately.
 func (b *batch) superseded(s wire.Stream) bool {
 	if b.head(s).by != nil {
 		return false
@@ -62,8 +62,8 @@ func (b *batch) epochsOf(site bourse.WorkerID) []uint64 {
 }
 
 // makeRoom records a new stream. If there are too many streams in total, it first evicts streams of
-// unreachable sites. If the stream's site then has more than maxEpochs streams, makeRoom removes
-// the oldest of them.
+// unreachable sites. If the new stream's site then has more than maxEpochs streams, makeRoom
+// removes this site's oldest streams.
 func (b *batch) makeRoom(s wire.Stream) error {
 	if len(b.base.heads)+len(b.heads) >= maxStreams {
 		if err := b.evictStreams(maxStreams / 64); err != nil {
@@ -147,10 +147,10 @@ func (h head) expired(now time.Time) bool {
 	return h.rows == 0 && h.hash == 0 && h.at < now.Add(-streamRetention).UnixNano()
 }
 
-// removeExpiredStreams removes expired streams, and the presence of sites without streams. It
-// retains the streams of reachable sites, which can then continue without a snapshot. It also
-// retains the presence of servers with certificates, which records when each server was last
-// reachable.
+// removeExpiredStreams removes expired streams, and the presence records of sites without streams.
+// It retains the streams of reachable sites, so that these sites can continue their streams without
+// a snapshot. It also retains the presence records of servers with certificates, because these
+// records contain the time when each server was last reachable.
 func (b *batch) removeExpiredStreams() error {
 	alive, err := b.reachableSites()
 	if err != nil {

@@ -80,8 +80,9 @@ func Open(cfg Config) (*View, error) {
 	}
 	err := v.writer.openFile(0)
 	if err != nil && v.config.Role == bourse.RoleWorker && schema.IsDiskFull(err) {
-		// The worker can restore the view's contents from its store and from other members. The
-		// file, its lock and its key are retained for the next start.
+		// A worker can do without the view's file, because it can restore the view's contents from
+		// its store and from other members. The file, its lock and its key are retained for the
+		// next start.
 		v.config.Log.Error("disk full: the view stays in memory until the next start", slog.String("path", cfg.Path), slog.Any("err", err))
 		v.config.Path = ""
 		err = v.writer.openFile(0)

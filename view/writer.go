@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Limits on one commit: the number of other sites' transactions, and their size in bytes. Commits are short, so that
-// callers do not wait long for the next one.
+// Limits on the number of other sites' transactions in one commit, and on their size in bytes. They keep commits short,
+// so that callers do not wait long for the next commit.
 const (
 	maxBatch      = 1024
 	maxBatchBytes = 4 << 20
@@ -105,8 +105,8 @@ func (w *writer) writeAll(ctx context.Context) error {
 	return nil
 }
 
-// step writes the given changes in one commit, or in several if one of the changes fails. Run returns the
-// error that step returns, if any.
+// step writes the given changes in one commit, or in several if one of the changes fails. If step returns an error, Run
+// stops and returns that error.
 func (w *writer) step(jobs []*job, due map[bourse.WorkerID]presence, items []*incoming) error {
 	err := w.transact(func(b *batch) error {
 		for _, j := range jobs {

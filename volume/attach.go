@@ -168,8 +168,8 @@ func (s *Store) isUsed(id string) (bool, error) {
 	return s.isAttached(id)
 }
 
-// Copyable returns CodeFailedPrecondition if a virtual machine may be writing to the volume and, as
-// far as is known, the host cannot copy a volume in that state; see capture.
+// Copyable returns CodeFailedPrecondition if a virtual machine may be writing to the volume and an earlier copy has
+// found that the host's file system cannot share blocks; see capture.
 func (s *Store) Copyable(id bourse.VolumeID) error {
 	if !s.noClone.Load() {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// capture copies the state of the volume's image at one moment to the empty file dst. If the host's file system can
-// share blocks, writers to the volume are blocked for a few milliseconds. If it cannot, the image is first copied while
+// capture copies the volume's image, as it is at one moment, to the empty file dst. If the host's file system can share
+// blocks, writers to the volume are blocked for a few milliseconds. If it cannot, the image is first copied while
 // writers continue, and writers are then blocked while the image is read again to find the changes. Nothing is blocked
 // if the volume is not mounted. If a virtual machine is using the volume, the host cannot block its writers. In that
 // case, capture returns CodeFailedPrecondition if blocks cannot be shared; otherwise, the copy contains what the disk

@@ -24,8 +24,8 @@ const (
 
 var zeros [pieceBytes]byte
 
-// sums contains the checksums of an image's chunks by their numbers, except for chunks that are all zeros. The
-// checksums are fast to compute, but not secure.
+// sums contains the checksums of an image's chunks by chunk number, except for chunks that are all zeros. The checksums
+// are fast to compute, but not secure.
 type sums map[int]uint64
 
 // chunkLength returns the length of chunk n of an image.

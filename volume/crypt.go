@@ -12,8 +12,8 @@ import (
 
 // Encrypted volumes are LUKS2 images that cryptsetup opens through dm-crypt. A snapshot is a copy
 // of the encrypted bytes. A volume that is filled from another volume or a snapshot also starts as
-// such a copy, and then gets its own key. Because the keys are random, the disk key can be derived
-// from them with a fast function.
+// such a copy, and then gets its own key. The volumes' keys are the images' LUKS passphrases.
+// Because these keys cannot be guessed, a fast key derivation function is sufficient.
 
 const luksMagic = "LUKS\xba\xbe"
 

@@ -38,7 +38,7 @@
 //
 // # Loop devices
 //
-// A device is bound with autoclear. This process keeps the device open until it is mounted, so a crash in between
+// A device is bound with autoclear. This process keeps the device open until it is mounted, so a crash before the mount
 // leaves nothing behind. An image may still be bound to a device because its mount was detached while in use, or
 // because the mount still exists in another mount namespace. The image is then mounted again through the same device. A
 // second device would result in two independent file systems that overwrite each other's data.

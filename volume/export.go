@@ -17,8 +17,9 @@ import (
 // anything, not even the header, until it has found the first piece to send.
 //
 // A volume in use is copied first (see capture). The copy remains for 15 minutes after its latest
-// reader has disconnected. An unused volume is read in place. If it changes while it is read,
-// Export returns CodeUnavailable before the end of the stream.
+// reader has disconnected, but only for 30 seconds if that reader was sent the whole stream. An
+// unused volume is read in place. If it changes while it is read, Export returns CodeUnavailable
+// before the end of the stream.
 func (s *Store) Export(ctx context.Context, id string, from Position, w io.Writer) error {
 	e, err := s.openExport(ctx, id, from.Moment)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // becomes visible. If the volume exists, Fill does nothing.
 //
 // Errors: CodeInvalid if the stream is malformed or does not fit the order; CodeUnavailable if the source fails, or
-// repeatedly sends content that differs from its checksum; CodeInsufficient if the host's disk is full, in which case
+// repeatedly sends content that does not match its checksum; CodeInsufficient if the host's disk is full, in which case
 // the received data is removed.
 func (s *Store) Fill(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, src Source) error {
 	return s.fill(ctx, id, spec, func(f *filler) error { return f.receive(ctx, src) })

@@ -14,13 +14,13 @@ import (
 const (
 	// forkLife is how long the copy of a volume in use remains after its reader has disconnected.
 	forkLife = 15 * time.Minute
-	// forkRetention is how long the copy remains once the whole stream has been sent. The reader
+	// forkRetention is how long the copy remains after the whole stream has been sent. The reader
 	// may need the copy again, because the end of the stream may have been lost.
 	forkRetention = 30 * time.Second
 )
 
-// fork copies a volume in use, so that a reader gets the volume's content at one moment. The copy
-// remains until the caller calls expireFork, and survives a restart of the daemon.
+// fork copies a volume in use, so that everything that a reader receives is from the same moment.
+// The copy remains until the caller calls expireFork, and survives a restart of the daemon.
 func (s *Store) fork(ctx context.Context, id string) (stage, error) {
 	unlock, err := s.locks.lock(ctx, id+string(stageForked))
 	if err != nil {

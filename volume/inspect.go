@@ -11,7 +11,7 @@ import (
 const undoFile = "undo"
 
 // The number and interval of the checks by which awaitUnbound finds out that a loop device has been
-// cleared. Under load, the kernel was seen to take more than half a second to clear a device.
+// unbound. Under load, the kernel was seen to take more than half a second to unbind a device.
 const (
 	unbindTries = 300
 	unbindPause = 10 * time.Millisecond
@@ -62,9 +62,9 @@ func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted b
 	return false, nil
 }
 
-// resizeImage makes the file system of an unused image fill the image. It saves the data that it
-// overwrites until it has finished, so that undo can restore the file system if resizeImage is
-// killed.
+// resizeImage makes the file system of an unused image fill the image. Until it has finished, it
+// keeps a copy of the data that it overwrites, so that undo can restore the file system if
+// resizeImage is killed.
 func (s *Store) resizeImage(ctx context.Context, id, path string) error {
 	if free, err := awaitUnbound(ctx, path); err != nil {
 		return err
@@ -84,9 +84,10 @@ func (s *Store) resizeImage(ctx context.Context, id, path string) error {
 	return os.Remove(kept)
 }
 
-// awaitUnbound waits until no loop device is bound to the image. The kernel clears the device
-// shortly after the last user of the mount has exited. If that user is a machine, this can take
-// arbitrarily long, so awaitUnbound gives up after several seconds and returns false.
+// awaitUnbound waits until no loop device is bound to the image. The kernel unbinds the device
+// shortly after the last process that uses the mount has exited. If that process belongs to a
+// machine, this can take arbitrarily long, so awaitUnbound gives up after several seconds and
+// returns false.
 func awaitUnbound(ctx context.Context, path string) (bool, error) {
 	for range unbindTries {
 		dev, err := boundLoop(path)

@@ -117,9 +117,9 @@ func (s *Store) unmount(ctx context.Context, id string) error {
 			return s.release(ctx, id)
 		}
 		_ = thaw(target) // in case the file system is frozen, which would prevent unmounting; normally, thaw fails because it is not
-		// A process in another mount namespace may still use the file system after it is
-		// unmounted. Without the flush, unwritten data would be missing from the image and its
-		// copies.
+		// Flush the file system first: if a process in another mount namespace still uses it,
+		// unmounting does not write its cached data, which would then be missing from the image and
+		// its copies.
 		if err := flush(target); err != nil {
 			s.log.Warn("flush volume failed", "volume", id, "err", err)
 		}

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// streamTries is the number of consecutive broken streams after which receive gives up. A
-	// stream that makes progress before it breaks restarts the count at one.
+	// streamTries is the number of consecutive broken streams after which receive gives up. If a
+	// stream makes progress before it breaks, the count restarts at one.
 	streamTries = 3
 	// contentTries is the number of checksum mismatches after which receive gives up.
 	contentTries = 3

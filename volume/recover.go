@@ -45,8 +45,8 @@ func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
 	return errors.Join(errs...)
 }
 
-// recover cleans up the directory of one object. at is the object's stage, and kind is the same stage without a copy's
-// number.
+// recover cleans up the directory of one object. kind is the object's stage as one of the stage constants, such as
+// stageForked. at is the complete suffix of the directory's name; for a fork, it also contains the copy's number.
 func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep bool) error {
 	switch kind {
 	case stageNew, stageGone:

@@ -8,10 +8,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Usage returns the usage of the volume's file system, which need not be mounted. All values are
-// zero if the usage is unknown, because the volume is encrypted and not mounted, or because a
-// virtual machine is using it. If a virtual machine has used the volume before, the values come
-// from a superblock that the guest may have forged. Usage does not wait for other operations on the
+// Usage returns the usage of the volume's file system, which need not be mounted. The usage is
+// unknown, and all values are zero, if the volume is encrypted and not mounted, or if a virtual
+// machine is using it. If a virtual machine has used the volume before, the values come from a
+// superblock that the guest may have forged. Usage does not wait for other operations on the
 // volume.
 func (s *Store) Usage(_ context.Context, id bourse.VolumeID) (bourse.VolumeUsage, error) {
 	if err := id.Validate(); err != nil {

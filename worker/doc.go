@@ -8,8 +8,9 @@
 //     machine, so capacity is never oversold (invariant 4).
 //   - Every effect on the host is recorded durably before it happens. Each operation is a
 //     run of package fsm, whose steps may execute again after a crash (invariant 5).
-//   - After a crash, tasks that drivers are running are adopted if they have a record, and removed if they do not. No
-//     machine is restarted because of a crash, and no exit is lost (invariant 6).
+//   - After a crash, tasks that drivers are running are adopted if they have a record. If a task has no record, the
+//     worker refuses to start, unless the operator has allowed it to remove such tasks. No machine is restarted because
+//     of a crash, and no exit is lost (invariant 6).
 //   - Repeating a claim with the same order id has no effect, and a cancellation wins
 //     even if it arrives before the claim. Cancellations that could not be delivered
 //     reach the worker through the view (invariant 7).
@@ -23,13 +24,12 @@
 //     program starts until after the program has exited. The image stays on the host
 //     until the machine is destroyed. A stopped machine keeps its record, its volumes and
 //     its address.
-//   - A reservation's holds count in the ledger like machines, until they are released or
-//     expire by the worker's clock. A machine that names the reservation takes over its
-//     holds in the transaction that records the machine (invariant 4). A release wins
-//     even if it arrives before the order that it releases (invariant 7).
-//   - A volume outlives its machine and belongs to at most one machine, which is decided in the transaction that
-//     records the machine. Disk space for a volume and its snapshots is taken from the ledger before it is used. An
-//     interrupted copy from another worker is resumed until it is complete or stuck.
+//   - A reservation's holds count in the ledger like machines, until they are released or expire by the worker's clock.
+//     A machine that names the reservation takes over its holds in the transaction that records the machine (invariant
+//     4). A release wins even if it arrives before the order that would create the hold (invariant 7).
+//   - A volume outlives its machine and belongs to at most one machine; the transaction that records a machine checks
+//     this. Disk space for a volume and its snapshots is taken from the ledger before it is used. An interrupted copy
+//     from another worker is resumed until it is complete or stuck.
 //
 // # Concurrency
 //

@@ -118,7 +118,7 @@ var _ network.Names = Names{}
 // Apps implements network.Names.
 func (n Names) Apps() ([]bourse.App, error) { return n.State.Apps("") }
 
-// Machines implements network.Names. It does not wait until the records are durable. That is safe: if a crash loses the
+// Machines implements network.Names. The returned records may not be durable yet. That is safe: if a crash loses the
 // record of a start, the resumed run records the start again.
 func (n Names) Machines(app *bourse.App) ([]bourse.Machine, error) {
 	var out []bourse.Machine

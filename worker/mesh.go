@@ -105,8 +105,8 @@ func (v *MeshView) Whole() bool {
 // Changed implements mesh.View.
 func (v *MeshView) Changed() <-chan struct{} { return v.changes.C }
 
-// Elsewhere returns the app's machines on those other workers that the mesh can reach. If several machines claim the
-// same placement, it returns only the one with the lowest ID, as the mesh's plan does.
+// Elsewhere returns the app's machines on those other workers that the mesh can reach. If a worker publishes several
+// machines for the same order, Elsewhere considers only the one with the lowest ID, as the mesh's plan does.
 func (v *MeshView) Elsewhere(ctx context.Context, app *bourse.App, m Mesh) ([]bourse.Machine, error) {
 	list, err := v.view.Machines(ctx, inventory.Filter{App: app.Name})
 	slices.SortFunc(list, func(a, b inventory.Listed) int { return cmp.Compare(a.Machine.ID, b.Machine.ID) })

@@ -107,7 +107,7 @@ func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string
 }
 
 // releaseHolds deletes a reservation's holds on this worker, and ensures that later orders for the reservation's holds
-// are refused. A release therefore wins even if it arrives before the orders that it releases (invariant 7).
+// are refused. A release therefore wins even if it arrives before the orders that would create the holds (invariant 7).
 func (w *Worker) releaseHolds(ctx context.Context, key bourse.ReservationKey) error {
 	if err := key.Validate(); err != nil {
 		return err

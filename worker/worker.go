@@ -268,8 +268,8 @@ func (w *Worker) pruneStore(ctx context.Context) error {
 	}
 }
 
-// DestroyAll destroys all machines and volumes. It waits until they are destroyed, or until ctx is done. If they are
-// destroyed, it then waits up to leaveTimeout until the view no longer contains them.
+// DestroyAll destroys all machines and volumes. It waits until they are destroyed, or until ctx is done. Once they are
+// destroyed, it also waits until the view no longer contains them, for up to leaveTimeout.
 func (w *Worker) DestroyAll(ctx context.Context) error {
 	all, err := w.machines.List(ctx, nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {

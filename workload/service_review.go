@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// reviewServices returns warnings about combinations of settings that have a surprising effect, above all those with
-// which a machine is stopped and never started again.
+// reviewServices returns warnings about combinations of settings that have a surprising effect, such as a machine that
+// is stopped and never started again.
 func reviewServices(c *bourse.Config, list []Service) (out []bourse.Warning) {
 	warn := func(i int, field, message string) {
 		out = append(out, bourse.Warning{Field: fmt.Sprintf("config.services[%d].%s", i, field), Message: message})
@@ -38,8 +38,8 @@ func reviewServices(c *bourse.Config, list []Service) (out []bourse.Warning) {
 	return out
 }
 
-// checkSinglePort returns CodeInvalid if the services of a machine with image host name different ports. Such a
-// machine has only one port, its $PORT, regardless of which port its services name.
+// checkSinglePort checks the services of a machine whose image is "host". It returns CodeInvalid if they name different
+// ports. Such a machine has only one port, its $PORT, regardless of which port its services name.
 func checkSinglePort(list []Service) error {
 	named := 0
 	for i, s := range list {

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Everything is used in place of an organization's slug in tokens that are valid for all organizations and for the
+// Everything takes the place of an organization's slug in tokens that are valid for all organizations and for the
 // cluster itself. It is not a valid slug.
 const Everything = "*"
 

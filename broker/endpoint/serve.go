@@ -103,9 +103,10 @@ func (s *Server) guarded(rt Route, w http.ResponseWriter, r *Request) (err error
 	return rt.Serve(w, r)
 }
 
-// logRequest logs a request. Internal errors are logged at level error, other changes at level info, and other reads at
-// level debug. Entries about changes contain audit=true, even if the change was refused. They also contain the caller,
-// the operation, the object, the client's address and the outcome. Entries never contain tokens or bodies.
+// logRequest logs a request: at level error if it failed with an internal error, otherwise at level info if it is a
+// change, and at level debug if it is a read. Entries about changes contain audit=true, even if the change was refused.
+// They also contain the caller, the operation, the object, the client's address and the outcome. Entries never contain
+// tokens or bodies.
 func (s *Server) logRequest(rt Route, r *Request, status int, took time.Duration, err error) {
 	level := slog.LevelInfo
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead

@@ -13,8 +13,8 @@ const (
 )
 
 // Ordering returns a handler for an endpoint that places orders. The handler waits for its turn before it reads the
-// request. It refuses the request if too many orders are in progress, because an overloaded broker might fail to decide
-// orders in time and wrongly report a lack of capacity. Errors: rate_limited.
+// request. It refuses the request if too many orders are in progress, because an overloaded broker might not fill
+// orders in time, and would then wrongly report a lack of capacity. Errors: rate_limited.
 func (g *Gate) Ordering(lease time.Duration, serve Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) error {
 		if err := g.Quota.MayOrder(r.App(), r.Who.Org); err != nil {

@@ -25,8 +25,8 @@ type inProcess struct {
 	original *http.Request
 }
 
-// RoundTrip returns the reply once its header is known. The handler continues while the caller
-// reads the body. Closing the body waits until the handler has returned.
+// RoundTrip returns the reply once the handler has sent the header. The handler continues while the caller reads
+// the body. Closing the body waits until the handler has returned.
 func (p *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	inner := req.Clone(ctx)

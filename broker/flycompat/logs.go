@@ -150,9 +150,9 @@ func isPosition(s string) bool { return len(s) < 64 && strings.Trim(s, ".0123456
 var errPageFull = errors.New("the page is full")
 
 // read returns the log lines that a machine has written after the given position, and the position of the last
-// returned line. It stops once the lines add up to limit bytes or more. If known is not set, the machine has no
-// position yet, and read returns the latest lines regardless of their size. If the machine's worker does not respond,
-// the result may be incomplete, but err is nil.
+// returned line. It stops once the lines add up to limit bytes or more. If known is not set, the client's token
+// contains no position for the machine, and read returns the latest lines regardless of their size. If the machine's
+// worker does not respond, the result may be incomplete, but err is nil.
 func (c *caller) read(ctx context.Context, app bourse.AppName, m *machinesapi.Machine, position string, known bool, limit int) ([]logEntry, string, error) {
 	want := machinesapi.LogQuery{After: position}
 	if !known {

@@ -24,8 +24,8 @@ type organization struct {
 	BuilderImage  string `json:"remote_builder_image"`
 }
 
-// myOrganizations returns the organizations of all apps that the caller may use, plus the one in which the caller may
-// create apps. If the token is valid for all organizations, that is the default organization.
+// myOrganizations returns the organizations of all apps that the caller may use, plus the organization in which the
+// caller may create apps, which is the default organization if the token is valid for all organizations.
 func (c *caller) myOrganizations(ctx context.Context) ([]machinesapi.Organization, error) {
 	token, err := c.token(ctx)
 	if err != nil {

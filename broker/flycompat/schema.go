@@ -36,8 +36,8 @@ func queries(c *caller) object {
 	}
 }
 
-// mutations returns the root object of mutations. The object has few fields, because clients make changes through the
-// Machines API. addWireGuardPeer always fails, which clients tolerate.
+// mutations returns the root object for GraphQL mutations. It has few fields, because clients make changes through
+// the Machines API. addWireGuardPeer always fails, which clients tolerate.
 func mutations() object {
 	return object{
 		typename:                 "Mutation",

@@ -83,9 +83,10 @@ type machineUnion struct {
 	answers []Answer[[]bourse.Machine]          // answers from workers that have just been asked
 }
 
-// machines merges the sources. A worker's answer is complete, so it replaces the worker's rows in the view. For
-// workers without an answer, the result contains the view's rows, updated with recent replies. A worker that was
-// asked but did not answer is reported as unreachable, regardless of the view.
+// machines merges the sources. A worker's answer is complete, so it replaces the view's rows and the recent
+// replies about the worker's machines. For workers that did not answer or were not asked, the result contains
+// the view's rows, updated with recent replies. A worker that was asked but did not answer is reported as
+// unreachable, regardless of the view.
 func (u *machineUnion) machines(app *bourse.App, deleted bool) []*inventory.Listed {
 	byID := make(map[bourse.MachineID]*inventory.Listed, len(u.rows)+len(u.replies))
 	heard := make(map[bourse.WorkerID]bool, len(u.answers)) // false: the worker was asked, but did not answer

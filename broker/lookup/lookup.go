@@ -21,8 +21,8 @@ type Directory interface {
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
 	// Regions returns all regions that have workers, sorted.
 	Regions() []bourse.Region
-	// All returns the present workers (here), like Workers, and the absent workers (away). Both lists come from the
-	// same snapshot. The caller must not modify them.
+	// All returns the present workers (the same as Workers) as here, and the absent workers as away. Both lists
+	// come from the same snapshot. The caller must not modify them.
 	All() (here []bourse.Member, away []bourse.Absence)
 	// Knows reports whether All is complete. Once it has returned true, it never returns false again. Until then, a
 	// worker or object that is not found may exist nevertheless.

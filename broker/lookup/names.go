@@ -71,7 +71,7 @@ func hasName(m *bourse.Machine) bool {
 }
 
 // byOrder compares machines by the time of their orders. It gives the same result on every server. If several
-// machines have the same name, the first one owns the name.
+// machines have the same name, the first one in this order owns the name.
 func byOrder(a, b *bourse.Machine) int {
 	return cmp.Or(strings.Compare(string(a.Order), string(b.Order)), strings.Compare(string(a.ID), string(b.ID)))
 }

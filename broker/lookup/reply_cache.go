@@ -122,8 +122,8 @@ func (f *replyCache[K, T]) purge() {
 }
 
 // of returns an app's cached objects, or those of all apps if app is empty. It omits objects whose latest version is in
-// the view. Read the view only after calling of. Otherwise, an omitted object may also be missing from the data that
-// was read.
+// the view. The caller must call of before it reads the view. If it reads the view first, an object that reaches the
+// view between the two calls is missing from both results.
 func (f *replyCache[K, T]) of(app bourse.AppName) map[K]T {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,9 +19,9 @@ type Reservation struct {
 	Foreign func(*bourse.Hold) bool // reports whether a hold is off limits to the caller; nil: all holds may be used
 }
 
-// Add adds workers' answers. It ignores holds of other reservations, and holds that a worker reports on behalf of
-// another worker. If any of a worker's holds is off limits to the caller (see Foreign), the worker is treated as if it
-// had no holds, and is removed from At.
+// Add adds the holds in workers' answers. It ignores holds of other reservations, and holds that a worker reports on
+// behalf of another worker. If the caller may not use one of a worker's holds (see Foreign), Add treats the worker as
+// if it had no holds, and removes it from At.
 func (r *Reservation) Add(answers []Answer[[]bourse.Hold]) {
 	for _, a := range answers {
 		own := slices.DeleteFunc(a.Got, func(h bourse.Hold) bool { return h.Reservation != r.ID.Key() || !holds(&a.From, &h) })

@@ -129,7 +129,7 @@ func (s *Apps) maySearch() bool {
 }
 
 // List returns the existing apps, sorted by name. It includes the default app only if the app has been created
-// explicitly or, according to used, has machines.
+// explicitly, or if the app has machines according to used.
 func (s *Apps) List(ctx context.Context, used Counts) ([]bourse.App, []bourse.WorkerID, error) {
 	known, err := s.all(ctx)
 	known, missing, err := s.complete(ctx, viewResult{known: known, failed: err, sufficient: len(known) > 0, search: len(known) == 0})

@@ -69,8 +69,9 @@ func (k *Volumes) Ask(ctx context.Context, members []bourse.Member, query fabric
 	return Ask(ctx, k.Timeout, members, Asking(k.Workers, &fabric.VolumeList, query))
 }
 
-// volumeUnion merges volume data from several sources. A worker's answer is complete. For workers without an answer,
-// the result contains the latest versions from the view and recent replies.
+// volumeUnion merges volume data from several sources. A worker's answer is complete, so it replaces all other data
+// about the worker's volumes. For workers that did not answer, the result contains the latest versions from the
+// view and recent replies.
 type volumeUnion struct {
 	byID  map[bourse.VolumeID]inventory.ListedVolume
 	heard map[bourse.WorkerID]bool // the workers that were asked, and whether they answered

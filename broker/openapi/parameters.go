@@ -39,8 +39,8 @@ var (
 	numbers = list("from", "limit", "min_version", "port", "tail", "ttl", "version")
 )
 
-// statesOf returns the valid values of a route's state parameter: the states that a client can wait for, or all machine
-// states for a list.
+// statesOf returns the valid values of a route's state parameter. For the wait endpoint, these are the states that a
+// client can wait for. For other routes, which filter a list by state, these are all machine states.
 func statesOf(pattern string) []string {
 	if pattern == "GET "+machine+"/wait" {
 		return list("started", "stopped", "suspended", "destroyed", "failed", "settled")

@@ -131,8 +131,8 @@ func (s *schemas) members(t reflect.Type) object {
 	return out
 }
 
-// add adds the fields of a struct and of its embedded structs to properties. If always is set, the struct itself is
-// always present, and add appends to required the names of the fields that are always present.
+// add adds the fields of t, a struct, and of its embedded structs to properties. If always is set, a value of type
+// t is always present, and add also appends to required the names of the fields that are always present in it.
 func (s *schemas) add(t reflect.Type, properties object, required *[]string, always bool) {
 	var embedded []reflect.StructField
 	for f := range t.Fields() {

@@ -59,7 +59,7 @@ func (c countingReader) Read(p []byte) (int, error) {
 }
 
 // Estimates of the memory needed by decoded JSON, in bytes. objectSize is the estimate for each object; no struct in a
-// reply is larger. valueSize is the estimate for each comma; it is the size of a string.
+// reply is larger. valueSize, the size of a string, is added for each comma, which separates two values.
 const (
 	objectSize = 256
 	valueSize  = 16

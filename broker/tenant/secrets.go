@@ -18,8 +18,8 @@ type SecretView interface {
 	// SecretMarks returns, for each broker, the latest version of the app's secrets that the broker
 	// has written.
 	SecretMarks(ctx context.Context, app string) (seal.Marks, error)
-	// AwaitSecrets waits until the view contains the given version of an app's secrets, or until
-	// ctx is done. Like SecretMarks, it returns the current marks.
+	// AwaitSecrets waits until the view contains the given version of an app's secrets, or until ctx is done. It then
+	// returns the app's marks, as SecretMarks does.
 	AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error)
 	// ChangeSecrets stores a change in the view. The caller must then call spread, which waits
 	// until some other members have received the change. CodeUnavailable means that ChangeSecrets

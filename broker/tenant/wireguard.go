@@ -174,7 +174,7 @@ func (h *WireGuard) appsIn(ctx context.Context, network string) ([]bourse.AppRef
 	return out, nil
 }
 
-// check checks whether laptop p may be added, and returns the number of laptops that each entry has. Errors:
+// check checks whether laptop p may be added, and returns the number of laptops that connect to each worker. Errors:
 // already_exists if the key is in use; forbidden if the organization has too many laptops.
 func (h *WireGuard) check(ctx context.Context, p *inventory.WireGuardPeer) (map[bourse.WorkerID]int, error) {
 	all, err := h.View.WireGuardPeers(ctx, h.Now())

@@ -108,8 +108,8 @@ func check(who admission.Identity, hosts []string) error {
 
 // readSigner reads the CA that signs certificates for the given role. If dir contains an
 // issuer, the issuer signs the certificates of the cluster's servers, and the root CA signs
-// all others. An issuer's certificates expire after a week, and only the cluster's servers
-// renew their certificates automatically.
+// all others. The root CA signs these because an issuer's certificates expire after a week,
+// and only the cluster's servers renew their certificates automatically.
 func readSigner(dir string, role bourse.Role, now time.Time) (*admission.CA, error) {
 	pair, err := os.ReadFile(admission.Dir(dir).Issuer())
 	if errors.Is(err, fs.ErrNotExist) || !slices.Contains(bourse.ServerRoles(), role) {

@@ -24,7 +24,7 @@ func Screen(t *testing.T, name string, width int, got string) {
 	golden(t, fmt.Sprintf("%s.%d", name, width), got, width)
 }
 
-// On calls show with a Shell on a terminal of the given width that does not support
+// On calls show with a Shell whose terminal has the given width and does not support
 // moving the cursor. It returns the Shell's standard output followed by its standard
 // error.
 func On(t testing.TB, width int, show func(*cli.Shell) error) string {

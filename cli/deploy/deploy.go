@@ -142,8 +142,8 @@ const (
 // message is printed.
 const errChanges = cli.ExitStatus(planChanges)
 
-// planExit sets the exit status of an error to planErrors, for commands with --plan. It does not change errChanges or
-// the error of a canceled command.
+// planExit makes a command with --plan that failed with err exit with planErrors. It returns errChanges, and the
+// error of a canceled command, unchanged.
 func planExit(err error) error {
 	if err == nil || errors.Is(err, errChanges) {
 		return err

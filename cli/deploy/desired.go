@@ -120,8 +120,8 @@ type storedWant struct {
 	Want *deploy.App `json:"bourse_want,omitempty"`
 }
 
-// maxStoredWant limits the size of a storedWant, in bytes. It leaves room for the note that package deploy/run adds,
-// because the API accepts only 64 KiB of metadata.
+// maxStoredWant limits the size of a storedWant, in bytes. The API accepts only 64 KiB of metadata, and package
+// deploy/run adds a note about the run's outcome to the metadata.
 const maxStoredWant = 56 << 10
 
 // metadata returns the metadata to store with a release. If the desired state is too large,
@@ -134,8 +134,8 @@ func (w *desired) metadata() (json.RawMessage, error) {
 	return raw, nil
 }
 
-// wantOf returns the desired state of a recorded release. It comes from the release's metadata or, if another client
-// created the release, from its definition.
+// wantOf returns the desired state of a recorded release. The state comes from the release's metadata or, if another
+// client created the release, from its definition.
 func wantOf(r *release.Release) (*desired, error) {
 	w := &desired{Definition: r.Definition, Image: r.Image}
 	var k storedWant

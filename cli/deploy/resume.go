@@ -58,7 +58,7 @@ func (d *deployer) resume(ctx context.Context) error {
 	return errors.Join(err, d.undoWhole(ctx, app, r))
 }
 
-// undoWhole undoes all changes of a release that failed after it was resumed. The resumed run has
+// undoWhole undoes the remaining changes of a release whose resumed run failed. That run has
 // undone only its own changes, not those made before the interruption.
 func (d *deployer) undoWhole(ctx context.Context, app bourse.AppName, r *release.Release) error {
 	d.shell.Note("undoing the earlier changes of release " + versionName(r) + ", too")

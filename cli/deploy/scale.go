@@ -283,8 +283,8 @@ func groupNames(have *appState) []string {
 	return slices.Compact(out)
 }
 
-// countsOf parses the desired numbers of machines. Each argument is GROUP=N or just N,
-// which applies to the given group or to the app's only group.
+// countsOf parses the desired numbers of machines. Each argument is GROUP=N or just N. A plain N
+// applies to the group named by group or, if group is "", to the app's only group.
 func countsOf(have *appState, group string, regions []bourse.Region, args []string) (map[string][]deploy.Count, error) {
 	groups := groupNames(have)
 	out := map[string][]deploy.Count{}

@@ -99,8 +99,8 @@ const (
 	clockProblem = 30 * time.Second
 )
 
-// compareClocks returns the finding for this host's clock. ahead contains, by the address
-// of another server, how far this host's clock is ahead of that server's clock.
+// compareClocks returns the finding for this host's clock. ahead maps the address of each
+// other server to the time by which this host's clock is ahead of that server's clock.
 func compareClocks(ahead map[string]time.Duration) finding {
 	const name = "clock"
 	if len(ahead) == 0 {

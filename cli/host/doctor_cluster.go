@@ -332,8 +332,8 @@ func forEach(n int, do func(i int)) {
 	_ = running.Wait() // the functions return no errors
 }
 
-// others returns the members listed in the answers, sorted by name, without this host's own servers. It omits members
-// that can be reached only through NATS, and returns their number as onNATS.
+// others returns the servers that answered and the members that they listed, sorted by name, without this host's own
+// servers. It omits members that can be reached only through NATS, and returns their number as onNATS.
 func (c *cluster) others(answers []answer) (others []bourse.Member, onNATS int) {
 	byID := map[bourse.WorkerID]bourse.Member{}
 	for _, a := range answers {

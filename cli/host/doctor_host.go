@@ -272,8 +272,9 @@ func namesIn(servers []serve.Server) []hostName {
 	return names
 }
 
-// resolve calls lookup for each name, and returns a finding for each. config holds the
-// contents of resolv.conf. If it lists no name server, resolve returns only a warning.
+// resolve calls lookup for each host name, and returns a finding for each. config holds
+// the contents of resolv.conf. If config lists no name server, resolve returns only a
+// warning.
 func resolve(ctx context.Context, config string, names []hostName, lookup func(ctx context.Context, host string) ([]string, error)) []finding {
 	const check = "DNS"
 	var nameservers []string

@@ -212,8 +212,8 @@ func (n *networks) server(role bourse.Role) map[string]any {
 // meshPort is the UDP port of a new worker's mesh. It is WireGuard's default port.
 const meshPort = "51820"
 
-// meshFree reports whether a worker can have a mesh. The user must be root, because private networks require it, and
-// the port must be free.
+// meshFree reports whether a new worker on this host can have a mesh: the user must be root, as private networks
+// require, and meshPort must be free.
 func meshFree(ctx context.Context) bool {
 	return os.Geteuid() == 0 && canListen(ctx, "udp", ":"+meshPort, bourse.RoleWorker) == nil
 }
@@ -272,8 +272,8 @@ func systemd() bool {
 	return err == nil && info.IsDir()
 }
 
-// unitPath is where the unit is written if no package has installed one, or if the
-// configuration is not at its default path. systemd prefers this unit to a package's unit.
+// unitPath is the path of the unit that setup writes if no package has installed one, or if the configuration is
+// not at its default path. systemd prefers a unit at this path to a package's unit.
 const unitPath = "/etc/systemd/system/bourse.service"
 
 // unit is the systemd unit of a host's servers, the same as in packages. Machines keep running when the unit is

@@ -32,7 +32,8 @@ type attachment struct {
 
 // attach connects our standard streams to a remote command until it exits, and returns its
 // exit status as an error. If the command has a terminal and reads standard input, our
-// terminal is in raw mode until then, so that keys such as Ctrl-C reach the command.
+// terminal is in raw mode until the command exits, so that keys such as Ctrl-C reach the
+// command.
 func attach(ctx context.Context, s *cli.Shell, a attachment) error {
 	if a.terminal && !s.Out.TTY {
 		return bourse.Errorf(bourse.CodeInvalid, "--tty: standard output is not a terminal")

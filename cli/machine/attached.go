@@ -14,7 +14,8 @@ var endedStates = []string{string(bourse.StateStopped), string(bourse.StateFaile
 
 // attached prints the output of a new machine until its program ends for good, and returns the
 // program's exit status as an error. If remove is set, attached then destroys the machine. The
-// worker must not destroy it, because it would delete the last log lines before they were read.
+// worker must not destroy the machine automatically, because the last log lines would be
+// deleted before attached has read them.
 func attached(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, remove bool) error {
 	err := watchOutput(ctx, s, app, id)
 	if err == nil {

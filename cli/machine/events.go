@@ -117,8 +117,9 @@ func (e *events) showAll(ctx context.Context, words []string) error {
 const eventReaders = 8
 
 // news returns the events that earlier calls have not returned, sorted by time. silent
-// lists the workers that did not answer. If only is not empty, news queries only these
-// machines. Unless all is set, it queries only machines that have a new event.
+// lists the workers that did not answer. news queries the machines in only, or all of
+// the app's machines if only is empty. Unless all is set, it skips machines that have
+// no new event.
 func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) (out []machineEvent, silent []bourse.WorkerID, err error) {
 	client, app := e.shell.Client(), bourse.AppName(e.app)
 	machines, silent, err := client.Machines(ctx, app, machinesapi.ListMachines{Deleted: true})

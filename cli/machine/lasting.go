@@ -16,9 +16,10 @@ import (
 const minStartedTime = time.Second
 
 // confirmStarted waits for minStartedTime, and then checks that a machine has kept running. It
-// returns the machine's state. before is the machine as it was before the command waited for it. If
-// the program has exited since then, confirmStarted returns an error, unless the machine will not
-// be restarted and its state is one of the given states.
+// returns the machine's state. before is the machine as it was before the command began to wait. If
+// the program has exited since the command began to wait, confirmStarted returns an error, unless
+// the machine will not be restarted and is in one of states, the states that the user is waiting
+// for.
 func confirmStarted(ctx context.Context, s *cli.Shell, before *machinesapi.Machine, states []string) (bourse.State, error) {
 	timer := time.NewTimer(minStartedTime)
 	defer timer.Stop()

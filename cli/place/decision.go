@@ -88,8 +88,8 @@ func policyLines(r *bourse.Round) (lines []string) {
 }
 
 // filledBy returns the worker that filled the order in the given round, or "" if no worker
-// did. A decision that is stored with its machine contains no claims, only the worker's
-// name.
+// did. A decision that is stored together with the order's machine contains no claims,
+// only the worker's name.
 func filledBy(d *bourse.Decision, r *bourse.Round) bourse.WorkerID {
 	for _, c := range r.Claims {
 		if c.Refusal == nil {

@@ -27,8 +27,9 @@ type Executor struct {
 	Options run.Options // Events and Abandon must be unset
 	Resume  []string    // commands that continue or undo an interrupted plan
 	Done    string      // describes the outcome; "" means a summary of the plan's changes
-	// Signals delivers interrupts; nil means the signals of this process. The first
-	// interrupt must also cancel the context of Execute. A second one abandons the plan.
+	// Signals delivers interrupts; nil means the signals of this process. At the first
+	// interrupt, the caller must also cancel Execute's context. At the second interrupt,
+	// Execute abandons the plan.
 	Signals <-chan os.Signal
 }
 
@@ -122,7 +123,8 @@ func (c *Executor) interrupts(ctx context.Context, show *Progress, over <-chan s
 }
 
 // interruptGap is the time within which two signals count as one interrupt. Programs such
-// as timeout(1) send a signal to a process, and then to its group.
+// as timeout(1) send a signal to a process and then to its process group, so the process
+// receives the signal twice.
 const interruptGap = 300 * time.Millisecond
 
 func (c *Executor) interruptedNote() []string {

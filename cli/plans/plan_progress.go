@@ -253,9 +253,9 @@ func toneOf(word string) cli.Tone {
 	return cli.InTransition
 }
 
-// plain formats an event as a line of text, for output that is not a terminal. The line
-// begins with the time since began. It returns "" for events that are not worth a line in a
-// log.
+// plain formats an event as a line of text, for output that is not a terminal. began is
+// when the plan began; the line starts with the time elapsed since then. plain returns
+// "" for events that are not worth a line in a log.
 func (b *planProgress) plain(s *subject, e run.Event, began time.Time) string {
 	st := b.status(s)
 	var say string

@@ -17,7 +17,7 @@ import (
 const tick = 100 * time.Millisecond
 
 // Progress shows the progress of plans. On a terminal, it updates lines in place. Otherwise
-// it prints a line for each event, which is JSON if --json is set. Its methods are safe for
+// it prints a line for each event, in JSON if --json is set. Its methods are safe for
 // concurrent use.
 type Progress struct {
 	shell *cli.Shell

@@ -53,8 +53,9 @@ func (c *child) restart() {
 	}
 }
 
-// run keeps the process running until quit is closed. If a process exits before it is ready
-// and c.failed returns true, run returns an error.
+// run keeps the process running until quit is closed. If the process exits before it is
+// ready, run calls c.failed; if c.failed returns true, run returns an error instead of
+// restarting the process.
 func (c *child) run() error {
 	backoff := backoffFirst
 	for {

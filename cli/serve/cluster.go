@@ -277,7 +277,8 @@ func (c *cluster) others(name string) []string {
 }
 
 // restarted reports whether the server has been ready before. A restarted server joins
-// all other servers, because the broker may be down at that moment.
+// all other servers instead of just the broker, because the broker may be down at that
+// moment.
 func (c *cluster) restarted(name string) bool { return c.ready[name].PID != 0 }
 
 // fail reports that a server could not be started. The cluster then stops.

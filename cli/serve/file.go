@@ -248,8 +248,8 @@ func texts(v *unstable.Node) ([]string, bool) {
 	return nil, false
 }
 
-// problem returns an error with the code invalid. Its message begins with a position in
-// the file. at is the byte offset of that position.
+// problem returns an error with the code invalid. Its message begins with the file's
+// path and the line and column of the byte offset at.
 func (f *File) problem(at int, format string, args ...any) error {
 	before := string(f.text[:min(at, len(f.text))])
 	line := strings.Count(before, "\n") + 1
@@ -323,9 +323,9 @@ func (f *File) set(flags *pflag.FlagSet, rejected map[string]error, s *setting) 
 	return nil
 }
 
-// own returns the values that a setting above the tables has for one server. It adds the
-// role to the name and to the data directory, because these must differ between the
-// servers of a host.
+// own converts the values of a setting that applies to all of a host's servers to the
+// values for the server with the given role. It adds the role to the server's name and
+// data directory, because a host's servers must not share these.
 func own(name string, values []string, role bourse.Role) []string {
 	if len(values) != 1 {
 		return values

@@ -27,7 +27,7 @@ import (
 // kill them.
 
 // keeperTimeout limits the time that the inner process may take to exit. It is longer
-// than the time that the inner process gives its servers.
+// than the time for which the inner process waits for its servers to exit.
 const keeperTimeout = stopTimeout + killGrace + 5*time.Second
 
 // duplicateSignal is the time during which a second signal counts as a duplicate of the

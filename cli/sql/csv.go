@@ -7,9 +7,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// csvRows prints rows as CSV with a header, according to RFC 4180. It does not use package
-// encoding/csv, which cannot distinguish NULL from an empty text. If watched is set, the
-// first column is "change".
+// csvRows prints rows as CSV with a header, according to RFC 4180. It does not use
+// package encoding/csv, which cannot distinguish NULL from an empty string. If watched is
+// set, the first column is "change".
 type csvRows struct {
 	w       io.Writer
 	tty     bool // escape control characters, because the output is a terminal

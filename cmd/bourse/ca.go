@@ -98,8 +98,8 @@ func (s *server) checkNATS(ca *x509.Certificate) error {
 }
 
 // signersBesides returns the certificates, in PEM, that would become invalid if the cluster trusted
-// only the given CA. It checks the certificates of the servers that signed data in the view, and
-// those in replied, which are in DER.
+// only the given CA. It checks the certificates with which data in the view was signed, and those
+// in replied, which servers have sent in their replies. The latter are in DER.
 func (s *server) signersBesides(ctx context.Context, ca []byte, replied [][]byte) ([]string, error) {
 	b, err := admission.ParseBundle(ca)
 	if err != nil {

@@ -18,8 +18,9 @@ const (
 	recordRetry = 5 * time.Second // delay after a failed write to the view
 )
 
-// recordStage returns the stage in which a broker adds brokers and proxies that have certificates
-// to the view, so that they are listed even when they are down. It records each certificate once.
+// recordStage returns the stage in which a broker records in the view which brokers and proxies
+// have certificates, so that they are listed even when they are down. It records each certificate
+// once.
 func (s *server) recordStage() stage {
 	return stage{name: "recording", run: func(ctx context.Context) error {
 		if s.creds == nil { // without certificates, a server's name proves nothing

@@ -43,8 +43,9 @@ func runcCommand() []string {
 	return []string{path, runcWord}
 }
 
-// companionMain returns the main function of a supervisor, keeper, tunnel or runc process. It returns nil if args do
-// not start such a process. main calls it before anything else, because these processes must use little memory.
+// companionMain returns the main function of a supervisor, keeper, tunnel or runc process. It returns nil if args are
+// not the arguments of such a process. main calls it before anything else, because these processes must use little
+// memory.
 func companionMain(args []string) func(dir string) int {
 	if len(args) > 3 && args[1] == runcWord {
 		return func(string) int { return exitStatus(container.ExecRunc(args[2:])) }

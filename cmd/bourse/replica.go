@@ -107,8 +107,9 @@ func (s *server) directoryStage() stage {
 	return stage{name: "directory", run: s.replica.directory.Run}
 }
 
-// withReplication adds the paths for other servers to h. With TLS, they serve only
-// callers that have a server's certificate. h checks the callers of all other paths.
+// withReplication returns a handler that serves the paths that other servers call, and
+// passes all other requests to h. With TLS, the servers' paths accept only callers with a
+// server's certificate. For the other requests, h itself checks the caller.
 func (s *server) withReplication(h http.Handler) http.Handler {
 	inner := admission.Require(s.replica.Handler(), bourse.ServerRoles()...)
 	mux := http.NewServeMux()

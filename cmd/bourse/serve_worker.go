@@ -305,8 +305,9 @@ func (p peers) Export(ctx context.Context, tag bourse.WorkerTag, id, grant strin
 	return fabric.VolumeExport.Open(ctx, p.fabric, to, fabric.Export{ID: id, Grant: grant, Moment: from.Moment, Offset: from.Offset}, nil)
 }
 
-// storeFailed exits immediately. The worker's memory may differ from its disk, so it must not send
-// any more answers. Machines keep running, and the next start reads the disk.
+// storeFailed exits the process immediately. The worker's memory may differ from its disk, so the
+// worker must not send any more answers. Machines keep running, and the worker reads the disk again
+// at its next start.
 func (h *host) storeFailed(err error) {
 	h.log.Error("store failed: daemon exits, machines keep running", "data", h.config.Data, "err", err)
 	os.Exit(1)

@@ -122,10 +122,11 @@ func (h *host) openNetwork() error {
 }
 
 // whyNoNetwork determines whether the worker may start without networks. err is the error from
-// opening them. If the worker may start, whyNoNetwork returns the reason for refusing orders for
-// images. Otherwise, or if err is nil, it returns nil, and the caller must check err. Machines with
-// images never use the host's network instead, unless the operator chooses it, because that network
-// gives access to everything on the host's loopback.
+// opening them. If the worker may start, whyNoNetwork returns a non-nil error, which the worker
+// gives as the reason when it refuses orders for machines with images. If the worker must not
+// start, or if err is nil, whyNoNetwork returns nil. The worker does not fall back to the host's
+// network, because a machine on that network can reach everything on the host's loopback. The
+// operator has to choose that network explicitly.
 func whyNoNetwork(mode serve.NetworkMode, err error) error {
 	if mode != serve.NetworkAuto || bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return nil

@@ -72,8 +72,8 @@ func word(n *yaml.Node) (string, bool) {
 	return "", false
 }
 
-// hasEffect reports whether a value requests something. Empty values, false and 0 do not. A list or table does if one
-// of its values does.
+// hasEffect reports whether a value requests something. Empty values, false and 0 request nothing. A list or table
+// requests something if at least one of its values does.
 func hasEffect(n *yaml.Node) bool {
 	switch kindOf(n) {
 	case text:

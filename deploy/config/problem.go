@@ -116,8 +116,8 @@ func (d *decoder) hasWarning(field string) bool {
 	}
 }
 
-// asked reports whether the field's value n requests something. If f.NoEffect is set, every value does except those
-// that it lists. If it is not set, asked returns the result of hasEffect.
+// asked reports whether the field's value n requests something. If f.NoEffect lists values, all other values request
+// something. If f.NoEffect is empty, asked returns the result of hasEffect.
 func (f *Field) asked(n *yaml.Node) bool {
 	if len(f.NoEffect) > 0 {
 		return !slices.Contains(f.NoEffect, n.Value)

@@ -23,7 +23,7 @@ const (
 	MaxBytes = 1 << 20
 	maxDepth = 32 // depth of nested tables and lists
 	// maxNodes is the maximum number of values, including those repeated by YAML aliases. The limit is necessary
-	// because the time to parse TOML is quadratic in the number of values.
+	// because parsing TOML takes time that is quadratic in the number of values.
 	maxNodes = 10_000
 )
 

@@ -55,9 +55,9 @@ type lease struct {
 	gone  bool      // the machine no longer exists
 }
 
-// ErrLeased is in the error chain if a run could not acquire a lease that another client holds. The run has then not
-// changed anything, with one exception: if the machine's worker did not respond at first, steps for other machines may
-// have begun.
+// ErrLeased is in the error chain if a run could not acquire a lease that another client holds. Usually, such a run has
+// not changed anything. However, if the machine's worker did not respond at first, steps for other machines may have
+// begun.
 var ErrLeased = errors.New("is leased")
 
 // ErrOvertaken is in the error chain if a run lost a lease to another client, because it was suspended or disconnected
@@ -65,9 +65,10 @@ var ErrLeased = errors.New("is leased")
 // has made.
 var ErrOvertaken = errors.New("another client has taken over the machines")
 
-// take acquires the leases of the given machines. It returns once each lease is either held or delayed by a worker
-// that does not respond. It returns an error if a lease cannot be acquired. step returns the step for which a
-// machine's lease is needed. The result waited reports whether this run had to wait for another client's lease.
+// take acquires the leases of the given machines. It does not wait for workers that do not respond: it returns once all
+// other leases are held, and the missing ones are acquired in the background. It returns an error if a lease cannot be
+// acquired. The argument step is a function that returns the step for which a machine's lease is needed. waited reports
+// whether this run had to wait for another client's lease.
 func (l *leases) take(ctx context.Context, ids []bourse.MachineID, step func(bourse.MachineID) int) (waited bool, err error) {
 	if len(ids) == 0 {
 		return false, nil
@@ -366,9 +367,9 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 	case bourse.CodeConflict:
 		one.cancel(l.overtake(one.machine, err))
 	default:
-		// While the machine's worker does not respond, no other client can acquire the lease either. If another
-		// client acquires it later, the worker refuses this run's nonce. Therefore, it is safe to keep trying until
-		// l.opts.RetryFor has passed since the lease expired.
+		// While the machine's worker does not respond, no other client can acquire the lease either. If another client
+		// acquires it after the worker has returned, the worker refuses this run's nonce. Therefore, it is safe to keep
+		// trying until l.opts.RetryFor has passed since the lease expired.
 		if time.Since(one.until) > l.opts.RetryFor {
 			one.cancel(prefixError("the lease of machine "+string(one.machine)+" has expired, because it could not be extended", err))
 		}

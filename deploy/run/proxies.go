@@ -26,8 +26,8 @@ func (o operation) changedBefore() []bourse.MachineID {
 // proxiesTimeout limits how long a step waits for proxies.
 const proxiesTimeout = 10 * time.Second
 
-// awaitProxies waits until every proxy has received the machines' current state, as published by their workers.
-// Proxies that take longer than proxiesTimeout are recorded as silent.
+// awaitProxies waits until every proxy has received the machines' current state, as published by their workers. Proxies
+// that take longer than proxiesTimeout are recorded as silent, but the step does not fail.
 func (o operation) awaitProxies(ctx context.Context, machines []bourse.MachineID) error {
 	limited, cancel := context.WithTimeout(ctx, proxiesTimeout)
 	defer cancel()

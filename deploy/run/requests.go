@@ -43,8 +43,8 @@ func newSlots(n int) *slots {
 	return &slots{all: make(chan struct{}, n), each: max(1, n/4), tag: map[bourse.WorkerTag]chan struct{}{}}
 }
 
-// take waits for a slot, and returns a function that frees the slot. A tag of 0 means that
-// the request concerns no particular worker.
+// take waits for a slot, and returns a function that frees the slot. tag identifies the worker that answers the
+// request. It is 0 if the request is not for a particular worker.
 func (s *slots) take(ctx context.Context, tag bourse.WorkerTag) (func(), error) {
 	var own chan struct{}
 	if tag != 0 {
@@ -123,8 +123,8 @@ type repeatableRequest struct {
 
 // repeat sends a request by calling f, and repeats it if there is no answer (unavailable or timeout) or the answer is
 // rate_limited. It gives up if this continues for r.retryFor. A request that fails with errBusy counts as answered, and
-// is repeated for at most t.limit. The argument unknown of f reports whether the outcome of an earlier attempt is
-// unknown. In that case, f must first determine the outcome, or send a request that takes effect only once.
+// is repeated for at most t.limit. f's argument unknown reports whether the outcome of an earlier attempt is unknown.
+// If it is, f must first determine that outcome, or send a request that takes effect only once.
 func (r *requests) repeat(ctx context.Context, t repeatableRequest, f func(ctx context.Context, unknown bool) error) error {
 	var since, refused time.Time
 	unknown, told := false, false

@@ -18,8 +18,8 @@ const (
 	reserveExtend = 20 * time.Second
 )
 
-// reservations holds the capacity for all machines that a plan creates. The capacity is reserved before the first step
-// begins. It uses several reservations if one would contain too many orders.
+// reservations manages the capacity that is reserved for the machines that a plan creates. All of it is reserved before
+// the first step begins. If a single reservation would contain too many orders, several are made.
 type reservations struct {
 	api      Reservations
 	requests *requests
@@ -37,10 +37,10 @@ type reserved struct {
 	whole bourse.ReservationID // the whole reservation; any of its holds may be used
 }
 
-// of returns the ID of the hold or reservation that a step's order must name, or "" if no capacity is reserved for
-// the step's machine. The first request names the step's own hold. If all requests named the whole reservation,
-// machines that are created concurrently could end up on the same worker. Later requests may use any hold, in case
-// the worker of the step's own hold does not respond.
+// of returns the ID of the hold or reservation that a step's order must name, or "" if no capacity is reserved for the
+// step's machine. The first request names the step's own hold. If all requests named the whole reservation, machines
+// that are created concurrently could end up on the same worker. Later requests name the whole reservation, in case the
+// worker with the step's own hold does not respond.
 func (r *reservations) of(step int, first bool) bourse.ReservationID {
 	r.mu.Lock()
 	defer r.mu.Unlock()

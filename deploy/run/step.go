@@ -156,10 +156,11 @@ func (o operation) updateMachine(ctx context.Context, m target, do deploy.Update
 	return o.newVersion(ctx, m, before, true, machinesapi.UpdateMachine{Config: &config, SkipLaunch: do.Stopped})
 }
 
-// newVersion updates a machine whose current version is current. If the answer is lost, newVersion repeats the
-// request. At most one of these requests takes effect, because the worker refuses each of them if the machine no
-// longer has that version. only specifies that this run has not sent any other requests that could create a newer
-// version. In that case, if the machine has a newer version after an unanswered request, that request created it.
+// newVersion updates a machine that has the version current. If the answer is lost, newVersion repeats the request. At
+// most one of these requests takes effect, because each of them names the version current, and the worker refuses it if
+// the machine has another version by then. only specifies that no other request of this run could create a newer
+// version. If only is set and the machine has a newer version after an unanswered request, newVersion concludes that
+// this request created it.
 func (o operation) newVersion(ctx context.Context, m target, current bourse.InstanceID, only bool, in machinesapi.UpdateMachine) error {
 	in.CurrentVersion = current
 	return o.repeat(ctx, m.id, o.opts.Wait+requestTimeout, func(ctx context.Context, unknown bool) error {

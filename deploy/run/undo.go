@@ -21,8 +21,8 @@ func (u undo) all() {
 	begun := make([]bool, len(u.plan.Steps))
 	for i := range begun {
 		p := u.journal.get(i)
-		// A step cannot have destroyed anything before its request was sent. If the step was stopped before that, the
-		// steps that precede it can still be undone.
+		// A step that destroys something counts as begun only if its request was sent. Otherwise, it has not destroyed
+		// anything, and the steps that precede it can still be undone.
 		begun[i] = p.state != "" && (p.sent || !u.plan.Steps[i].Destroys())
 	}
 	wanted := make([]bool, len(begun))

@@ -29,7 +29,7 @@ func newViewUpdates() *viewUpdates {
 	return &viewUpdates{rows: map[bourse.MachineID]Row{}, wake: map[bourse.MachineID]chan struct{}{}}
 }
 
-// run keeps the rows up to date until ctx is done. It returns early if the API does not permit or support reading the
+// run keeps n.rows up to date until ctx is done. It returns earlier if the API does not permit or support reading the
 // view.
 func (n *viewUpdates) run(ctx context.Context, api API) {
 	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {

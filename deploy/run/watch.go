@@ -18,10 +18,10 @@ const (
 	watchTimeout = 5 * time.Second
 )
 
-// watches monitors machines after a step has found them ready. If such a machine crashes, that step fails. Each
-// machine is monitored for at least Options.Watch before the run completes or destroys the machine that it replaces.
-// Monitoring ends before a later step starts, stops, restarts, updates or destroys the machine. It also ends before a
-// later step destroys the replaced machine, because the replacement cannot be undone after that.
+// watches monitors machines after a step has found them ready. If such a machine crashes, that step fails. Each machine
+// is monitored for at least Options.Watch. Until then, the run does not complete, and does not destroy the machine's
+// predecessor. Monitoring ends before a later step starts, stops, restarts, updates or destroys the machine. It also
+// ends before a later step destroys the replaced machine, because the replacement cannot be undone after that.
 type watches struct {
 	*executor
 	graph graph

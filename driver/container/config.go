@@ -22,9 +22,8 @@ type Config struct {
 	Client func() (*containerd.Client, error)
 	// Namespace is the containerd namespace that contains the images; default "bourse".
 	Namespace string
-	// Dir is the driver's directory, created if missing. The driver marks its objects in containerd
-	// and its cgroups with a hash of the directory's path. Several drivers may share one containerd
-	// if each has its own directory.
+	// Dir is the driver's directory, created if missing. The driver marks its cgroups and its objects in containerd
+	// with a hash of the directory's path. Several drivers may share one containerd if each has its own directory.
 	Dir string
 	// Runtime is the name of the default runtime: containerd's name or its short form, such as "runsc". The default is
 	// io.containerd.runc.v2.

@@ -22,14 +22,14 @@
 //     containerd finishes creating only after Recover are removed within half a minute.
 //   - Containers also keep running if containerd exits. Calls then return CodeUnavailable, but Wait
 //     continues to wait. Running tasks are never reported as ended.
-//   - After a failed start, the container, snapshot, task, directory, scratch files and cgroup
-//     are removed. If containerd is unavailable, they are removed once it is available again.
+//   - After a failed start, the container, snapshot, containerd task, directory, scratch files and
+//     cgroup are removed. If containerd is unavailable, they are removed once it is available again.
 //   - When an exit is reported, all of the container's processes have ended, the output is in the
 //     log, and the exit states whether the container ran out of memory. If the keeper cannot
 //     finish writing the log, the driver waits up to ten seconds before it reports the exit.
 //   - If a container's shim is killed, the container's processes are killed, and its exit has
 //     code -1 and an error.
-//   - Once a task's exit is stored in the container's record, the task is deleted in containerd,
+//   - Once a task's exit is stored in the container's record, its containerd task is deleted,
 //     so ended tasks do not have shims or mounts.
 //   - Several drivers may share one containerd. Each changes only objects with its own mark, which
 //     is derived from its directory's path.

@@ -43,8 +43,8 @@ func toErrdefs(err error) error {
 func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(toErrdefs(err)) }
 
 // withCode adds a code to an error from a call to containerd. If ctx is done, it returns ctx's error instead, or
-// CodeUnavailable if the driver was closed. If containerd reports that ctx's deadline has passed before ctx is done,
-// withCode returns context.DeadlineExceeded.
+// CodeUnavailable if the driver was closed. If ctx is not done yet, but containerd reports that ctx's deadline has
+// passed, withCode returns context.DeadlineExceeded.
 func withCode(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

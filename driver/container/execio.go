@@ -35,9 +35,9 @@ func newOutput(to io.Writer, limit int) *output {
 	return &output{to: to, limit: limit}
 }
 
-// Write implements io.Writer. It always succeeds; otherwise, the output would no longer be read, and the command would
-// block. If the output is stored, Write drops everything beyond the limit. Once a write to o.to has failed, Write drops
-// all further data.
+// Write implements io.Writer. It never returns an error, because its caller would then stop reading the output, and the
+// command would block. If the output is stored, Write drops everything beyond the limit. Once a write to o.to has
+// failed, Write drops all further data.
 func (o *output) Write(b []byte) (int, error) {
 	o.writing.Add(1)
 	defer o.writing.Add(-1)

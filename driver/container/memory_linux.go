@@ -38,8 +38,8 @@ func checkPrivate(dir string) error {
 	return nil
 }
 
-// inMemory writes data to an anonymous in-memory file. It returns a path by which this process can
-// open the file, even after it has executed another program.
+// inMemory writes data to an anonymous in-memory file. It returns a path under which this process
+// can open the file, even after the process has executed another program.
 func inMemory(data []byte) (string, error) {
 	fd, err := unix.MemfdCreate("process.json", 0)
 	if err != nil {
@@ -57,8 +57,8 @@ func inMemory(data []byte) (string, error) {
 
 // ExecRunc replaces this process with runc and passes the container's secrets to it. The first
 // element of args is the directory that contains all containers' secrets; the others are arguments
-// for runc. ExecRunc returns only if it fails. It then also writes the error to the log file that
-// the shim reads.
+// for runc. ExecRunc returns only if it fails. Before it returns, it also writes the error to the
+// log file that the shim reads.
 func ExecRunc(args []string) error {
 	runc, err := exec.LookPath("runc")
 	if err == nil {

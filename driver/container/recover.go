@@ -91,8 +91,9 @@ func (d *Driver) findObjects(ctx context.Context, c *containerd.Client) (*foundO
 		others: map[driver.TaskID]bool{},
 	}
 	filter := fmt.Sprintf("labels.%q==%s", labelMark, d.layout.mark())
-	// List containerd's tasks before its containers. If one of the driver's tasks is then in neither list, its
-	// container has been removed or has not been created yet.
+	// List containerd's tasks before its containers, because a container is created before its containerd task and
+	// removed after it. A driver task that appears in neither list therefore had no container when the containers were
+	// listed.
 	list, err := c.TaskService().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {
 		return nil, err

@@ -113,8 +113,8 @@ func (d *Driver) forgetRemains(id driver.TaskID) {
 	delete(d.remains.tasks, id)
 }
 
-// sweepDelays lists the pauses before the searches for leftover objects after Recover. Several searches are needed
-// because containerd may still be creating objects that an earlier daemon requested.
+// sweepDelays contains the pause before each search of sweepLater. Several searches are needed because, after Recover,
+// containerd may still be creating objects that an earlier daemon requested.
 var sweepDelays = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
 
 // sweepLater searches for leftover objects that appeared after Recover, and removes them.

@@ -99,8 +99,8 @@ func EndShims(prefix string) {
 
 // endShim terminates a shim and its children, and unmounts its container's root file system. The children must be
 // terminated, too, because one of them may be a runtime that is still creating cgroups and would create more after the
-// caller has removed the existing ones. endShim returns false if the shim has already exited. is must report whether
-// pid still belongs to the shim, because process ids are reused.
+// caller has removed the existing ones. endShim returns false if the shim has already exited. Because process ids are
+// reused, the caller must provide the function is, which reports whether pid still belongs to the shim.
 func endShim(pid int, is func(pid int) bool) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -130,7 +130,7 @@ func (l *launch) undo(failure error) bool {
 
 // run creates a task's objects in an order that lets Recover find all of them after a crash: first
 // a directory, then a snapshot with the driver's mark, then a container, and then the container's
-// task. The keeper begins to read the output before the program starts.
+// containerd task. The keeper begins to read the output before the program starts.
 func (l *launch) run(ctx context.Context) (driver.Status, error) {
 	var err error
 	if l.image, err = l.images.get(ctx, l.c, l.order.Image); err != nil {

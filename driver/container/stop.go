@@ -101,8 +101,8 @@ func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal
 		return err
 	}
 	// With cgroup v1, a frozen process that has been killed does not die until it is thawed. It
-	// then dies without executing another instruction. This call fails if the runtime has already
-	// thawed the container, as most runtimes do.
+	// then dies without executing another instruction. Ignore errors, because thawing fails if the
+	// runtime has already thawed the container, as most runtimes do.
 	_ = freeze(ctx, c, t.container, false)
 	return d.await(ctx, t.done)
 }
@@ -169,8 +169,8 @@ func awaitProgram(ctx context.Context, pid int) {
 // signal or has been stopped.
 const stopInterval = 20 * time.Millisecond
 
-// handlesSignal reports whether a process catches a signal or blocks it, in which case it receives
-// the signal later. It returns true if this cannot be determined. See proc_pid_status(5).
+// handlesSignal reports whether a process catches or blocks a signal. A process receives a blocked
+// signal later. It returns true if this cannot be determined. See proc_pid_status(5).
 func handlesSignal(pid, signal int) bool {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil || pid <= 0 {

@@ -65,10 +65,10 @@ func (t *table) dropLocked(id bourse.MachineID) {
 	}
 }
 
-// reserve adds the new task n to the table and returns it, with mine set to true. The caller
-// must then launch and settle the task. If the table already contains a task with that id, reserve
-// returns that task instead. Before it adds the task, reserve calls begin. If begin returns false,
-// reserve returns an error.
+// reserve adds the new task n to the table and returns it, with mine set to true. The caller must then launch and
+// settle the task. If the table already contains a task with that id, reserve returns that task and sets mine to false.
+// Before it adds the task, reserve calls begin. If begin returns false, reserve returns an error and does not add the
+// task.
 func (t *table) reserve(n *task, begin func() bool) (_ *task, mine bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

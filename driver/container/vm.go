@@ -57,7 +57,7 @@ func (d *Driver) removeDisks(ctx context.Context, c *containerd.Client) {
 }
 
 // machineSpec returns the specification of a container that runs a virtual machine. inner is the specification of an
-// ordinary container with the same program; the guest applies its settings.
+// ordinary container with the same program; the guest applies inner's settings.
 func (l *launch) machineSpec(ctx context.Context, inner *specs.Spec) (*specs.Spec, error) {
 	inner.Process.Env = envOf(inner.Process.Env, l.order.Secrets)
 	if err := clearScratch(l.order.Root.Scratch); err != nil {

@@ -110,7 +110,7 @@ func (d *Driver) askState(ctx context.Context, c *containerd.Client, t *task) (b
 }
 
 // exitFrom converts an exit status that a shim reported. A status of 128+n means either that signal
-// n killed the program, or that the program exited with that code. If n is the number of a signal,
+// n killed the program, or that the program exited with code 128+n. If n is the number of a signal,
 // exitFrom assumes that the signal killed the program, which is almost always correct.
 func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
 	const firstRealtime = 32

@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Killed is a test that repeatedly kills a daemon under load, and then checks the driver that recovers. The effects of
-// all operations that a daemon reported as completed must have survived. Every machine that exists must have been
-// announced by a daemon.
+// Killed is a test that repeatedly kills a daemon under load, and then checks a driver that has recovered the daemon's
+// tasks. The effects of all operations that a daemon reported as completed must have survived. Every machine that
+// exists must have been announced by a daemon.
 type Killed struct {
 	// Daemon returns a command that starts a daemon: a process that calls LiveOn with first and os.Stdout.
 	Daemon func(ctx context.Context, first int) *exec.Cmd
@@ -50,9 +50,9 @@ func (k Killed) Run(t *testing.T) {
 	}
 }
 
-// kill starts a daemon, adds the operations that the daemon reports to known, and kills the daemon after a delay.
-// Depending on the round, the delay begins with the daemon's first output, or when its second or fourth machine has
-// started.
+// kill starts a daemon, records in known which operations the daemon reports, and kills the daemon after a delay.
+// Depending on the round, the delay begins when the daemon writes its first output, or when its second or fourth
+// machine has started.
 func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Duration) {
 	t.Helper()
 	const numbers = 100_000 // machine numbers reserved for each daemon

@@ -19,7 +19,7 @@ import (
 //	d = host.Driver()          // the daemon was killed and restarted
 //
 // A Memory does not start any goroutines, and measures time with package time, so it can be used in a synctest bubble
-// if it is created there.
+// if it is created in that bubble.
 type Memory struct {
 	mu       sync.Mutex
 	hooks    Hooks

@@ -64,7 +64,7 @@ func checkScript(words []string) error {
 }
 
 // step executes instructions until the program sleeps or ends. When a sleep is over, a timer calls run with a function
-// that continues the program. run must call that function with the host's mutex held.
+// that continues the program. The parameter run must call that function with the host's mutex held.
 func (p *program) step(run func(func())) {
 	for len(p.rest) > 0 {
 		word := p.rest[0]

@@ -12,7 +12,7 @@ import (
 
 // Netns creates a network namespace and returns its path. The namespace's only interface is a
 // loopback interface that is down. The namespace is removed when the test ends. If the test does
-// not run as root, Netns skips it.
+// not run as root, Netns skips the test.
 func Netns(t *testing.T) string {
 	t.Helper()
 	needRoot(t)

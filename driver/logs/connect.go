@@ -223,7 +223,8 @@ func (k *Keeper) ask(ctx context.Context, req *request, news func()) error {
 }
 
 // watch asks the keeper's process to report new lines in a log, and calls news for each report. If
-// the process is replaced, it asks the new one. It returns nil when the machine is destroyed.
+// the process is replaced, watch asks the new process. It returns nil when the machine is
+// destroyed.
 func (k *Keeper) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	k.mu.Lock()
 	r := k.removals[id]

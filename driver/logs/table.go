@@ -19,7 +19,7 @@ type keptMachine struct {
 }
 
 // doneGrace is how long to wait for an output to end after the program has ended. The process that copies the output
-// may take a moment, or another process may still hold the output open.
+// may need a moment to finish, or another process may still hold the output open.
 const doneGrace = 2 * time.Second
 
 // hold returns a machine's entry, which the caller must pass to release.

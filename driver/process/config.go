@@ -18,8 +18,8 @@ const (
 
 // Config configures a Driver. Dir and Supervisor are required.
 type Config struct {
-	// Dir is the driver's directory, created if missing. If a task runs as another user in the
-	// machine's own directory, that user must be able to traverse all parent directories.
+	// Dir is the driver's directory, created if missing. If a task runs as another user in the machine's own directory,
+	// that user must be able to traverse all parent directories of the machine's directory.
 	Dir string
 	// Supervisor is the command that runs Supervise, for example {"/proc/self/exe", "supervisor"}. Dir is appended as
 	// its last argument.

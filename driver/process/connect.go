@@ -44,7 +44,7 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 }
 
 // connect tries to connect to the supervisor until it succeeds, fails with a permanent error, or ctx is done. Once it
-// has connected, a goroutine reads from the new link, and reconnects if the link breaks.
+// succeeds, a goroutine reads from the new link, and reconnects if the link breaks.
 func (d *Driver) connect(ctx context.Context) error {
 	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
 		err := d.tryConnect(ctx)

@@ -45,12 +45,11 @@
 //
 // # State, goroutines and locks
 //
-// Supervisor: supervisor.mu guards the table of machines (table.go). Each machine's log
-// (driver/logs) has its own mutex, which is locked after supervisor.mu. children.forkLock and
-// children.mu prevent a child from being reaped before it is registered (reap.go). One goroutine
-// runs the main loop (signals, reaping, idleness) and one accepts connections. In addition, there
-// is one for each connection, each request in progress and each output stream. An idle task costs
-// two parked goroutines and three descriptors, or about 15 KiB.
+// Supervisor: supervisor.mu guards the table of machines (table.go). Each machine's log (driver/logs) has its own
+// mutex, which is locked after supervisor.mu. children.forkLock and children.mu prevent a child from being reaped
+// before it is registered (reap.go). One goroutine runs the main loop (signals, reaping, idleness) and one accepts
+// connections. In addition, there is one for each connection, each request in progress and each output stream. An idle
+// task costs two parked goroutines and three descriptors, and about 15 KiB of memory.
 //
 // Driver: Only the goroutine that reads the link changes the mirror, a copy of the supervisor's
 // table. It applies events and answers in the order in which they arrive, so that an exit is never

@@ -16,8 +16,8 @@ type Files interface {
 	// CommandFiles returns the files for the command's stdin, stdout and stderr. Several of them
 	// may be the same file.
 	CommandFiles() [3]*os.File
-	// Sent closes the daemon's copies of the files that CommandFiles returned. It must be called
-	// once the command has the files; otherwise, the daemon would never see the end of the output.
+	// Sent closes the daemon's copies of the files that CommandFiles returned. It must be called once the command has
+	// its own copies; otherwise, the daemon would never see the end of the output.
 	Sent() error
 	// Finish waits for the rest of the output and returns the stored output. It must be called after the command has
 	// ended. If another process still holds the output open, Finish returns after Grace, with the output received so

@@ -27,8 +27,8 @@ func errFrozen(id driver.TaskID) error {
 }
 
 // freeze is the supervisor's part of Driver.Freeze. It prevents concurrent forks in the task's
-// group. Otherwise, a child could be frozen before it executes its program, which would block all
-// other forks of this process.
+// group, because a child that is frozen before it executes its program would block all other forks
+// of this process.
 func (s *supervisor) freeze(ctx context.Context, id driver.TaskID, frozen bool) error {
 	t, err := s.find(id)
 	if err != nil {

@@ -56,8 +56,8 @@ func (a *isolation) makeMounts(in places) error {
 		return errIsolation("create a mount namespace", err)
 	}
 	// Make the mounts slaves of the host's mounts. Mounts in this namespace then do not propagate to the host, but
-	// unmounts on the host propagate to this namespace. Otherwise, all volumes that are mounted now would stay mounted
-	// as long as this task runs.
+	// unmounts on the host propagate to this namespace. If unmounts did not propagate, all volumes that are mounted now
+	// would stay mounted as long as this task runs.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return errIsolation("separate from the host's mounts", err)
 	}
@@ -80,8 +80,8 @@ func (a *isolation) makeMounts(in places) error {
 }
 
 // dropOthers unmounts other machines' directories in the task's namespace. This is necessary if the host's root mount
-// is private, because unmounts on the host then do not propagate to the namespace. Otherwise, another machine's volume
-// would stay mounted, with unwritten data, as long as this task runs.
+// is private, because unmounts on the host then do not propagate to the namespace. Without dropOthers, another
+// machine's volume would stay mounted, with unwritten data, as long as this task runs.
 func (a *isolation) dropOthers(in places) error {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(in.data))
 	if err != nil {

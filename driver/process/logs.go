@@ -29,7 +29,7 @@ func (d *Driver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQ
 }
 
 // watch asks the supervisor to report new lines in a log, and calls news for each report. If the supervisor is
-// replaced, it asks the new one. It returns nil when the machine is destroyed.
+// replaced, watch asks the new supervisor. It returns nil when the machine is destroyed.
 func (d *Driver) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	tell := func(r *reply) {
 		if r.More {

@@ -76,8 +76,8 @@ func (m *mirror) all() []driver.Status {
 }
 
 // replace updates the mirror with list, the tasks of a newly connected supervisor. If a running task is missing from
-// list, replace stores the exit lost for that task. It returns the statuses of all tasks that are missing from list.
-// Each of these statuses contains an exit.
+// list, replace stores lost as that task's exit. It returns the statuses of all tasks that are missing from list. Each
+// of these statuses contains an exit.
 func (m *mirror) replace(list []driver.Status, lost bourse.Exit) (unheld []driver.Status) {
 	for _, status := range list {
 		m.put(status)

@@ -14,8 +14,9 @@ import (
 // Lock order: taskEnv.freezing, then forkLock, then mu.
 type children struct {
 	// forkLock is held for reading from just before a fork until the child has been added to byPID.
-	// If the reaper reaps an unknown pid, it locks forkLock for writing and looks again. If the pid
-	// is still not in byPID, it belongs to an orphan.
+	// If the reaper reaps a pid that is not in byPID, it locks forkLock for writing, which waits
+	// for forks in progress, and looks again. If the pid is still not in byPID, it belongs to an
+	// orphan that this process has adopted.
 	forkLock sync.RWMutex
 
 	mu    sync.Mutex
@@ -28,8 +29,8 @@ type ended struct {
 	at     time.Time
 }
 
-// start calls fork, which returns the child's pid and the function onEnd. onEnd is called once,
-// when the child has ended. It runs in the reaper's goroutine and must not block.
+// start starts a child by calling fork, which returns the child's pid and the function onEnd. onEnd
+// is called once, when the child has ended. It runs in the reaper's goroutine and must not block.
 func (c *children) start(fork func() (pid int, onEnd func(ended), err error)) (int, error) {
 	c.forkLock.RLock()
 	defer c.forkLock.RUnlock()

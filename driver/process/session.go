@@ -21,8 +21,8 @@ import (
 
 // session is a daemon's connection. The supervisor has at most one session. A new session
 // disconnects the previous session and waits until all of that session's requests have been
-// handled. Otherwise, a late request from a dead daemon could undo an effect that the new daemon
-// has already observed.
+// handled. If it did not wait, a late request from a dead daemon could undo an effect that the new
+// daemon has already observed.
 type session struct {
 	conn   *net.UnixConn
 	cancel context.CancelFunc
@@ -234,9 +234,9 @@ func (s *supervisor) setSession(me *session, settings settings) bool {
 		s.session = nil
 		s.mu.Unlock()
 		before.send(&reply{Replaced: true})
-		// Handle the requests that the previous daemon has already sent, because it may have
-		// reported their effect, for example that a task is running. The daemon cannot send any
-		// more requests.
+		// Before the new session starts, finish the requests that the previous daemon has already
+		// sent. A request that was handled later could undo an effect that the new daemon has
+		// already observed. CloseRead prevents the previous daemon from sending any more requests.
 		_ = before.conn.CloseRead()
 		select {
 		case <-before.read:

@@ -101,9 +101,9 @@ func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 
 // serve runs until the supervisor is no longer needed.
 func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *net.UnixListener) error {
-	// Limit the number of processors that the Go runtime uses. A fork occupies one of them until
-	// the child executes its program. With more processors, threads would only spend more time
-	// searching for work.
+	// Let the Go runtime use only a quarter of the host's processors. A fork occupies one of them
+	// until the child executes its program. With more processors, threads would only spend more
+	// time searching for work.
 	runtime.GOMAXPROCS(max(1, runtime.NumCPU()/4))
 	// Handle these signals, so that signals from a terminal do not terminate this process. This
 	// also makes programs start with the default actions for these signals, even if the

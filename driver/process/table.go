@@ -58,7 +58,7 @@ func (s *supervisor) start(sp *spec) (driver.Status, error) {
 
 // reserve adds a new task to the table and returns it, with mine set to true. The caller must then
 // launch and settle the task. If the table already contains a task with that id, reserve returns
-// that task instead.
+// that task and sets mine to false.
 func (s *supervisor) reserve(id driver.TaskID) (t *task, mine bool, err error) {
 	if err := id.Machine.Validate(); err != nil {
 		return nil, false, err

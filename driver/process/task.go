@@ -117,7 +117,7 @@ func (s *supervisor) launch(t *task, sp *spec) (err error) {
 }
 
 // finish cleans up after a task's program has ended: it kills all remaining processes, waits until the output has been
-// logged, and removes the group. Then it reports the exit.
+// logged, and removes the task's cgroup. Then it reports the exit.
 func (s *supervisor) finish(t *task, e ended) {
 	s.mu.Lock()
 	with := t.with

@@ -73,7 +73,7 @@ type hello struct {
 }
 
 // settings are the settings that a daemon sends with each hello, so that a restarted daemon can change the settings of
-// a running supervisor. They apply to tasks that are started after that.
+// a running supervisor. They apply to tasks that are started after the hello.
 type settings struct {
 	LogBytes int64 `json:"log_bytes"`
 	LogFiles int   `json:"log_files"`

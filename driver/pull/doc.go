@@ -28,9 +28,9 @@
 // # Heartbeats
 //
 // A pending call to [Driver.Cancellations] counts as a continuous heartbeat for the jobs that it names. A host's
-// pending call to [Driver.Next] counts as one for all of the host's jobs. After any other heartbeat, the driver waits
-// for Config.Lost before it gives up the job. If a call to Cancellations names a job that has ended or is unknown, the
-// result contains that job, so pollers cannot miss a cancellation.
+// pending call to [Driver.Next] counts as a continuous heartbeat for all of the host's jobs. After any other heartbeat,
+// the driver waits for Config.Lost before it gives up the job. If a call to Cancellations names a job that has ended or
+// is unknown, the result contains that job, so pollers cannot miss a cancellation.
 //
 // # Hosts
 //

@@ -21,9 +21,9 @@ type host struct {
 const MaxHosts = 10_000
 
 // Register adds a host or changes its size. If running is not nil, it must list the names of the jobs that are still
-// running on the host. Register gives up all other jobs of the host. Errors: invalid for an invalid name or size;
-// forbidden if the host or its jobs belong to another ticket; rate_limited if there are too many hosts; unavailable if
-// the end of a job could not be written.
+// running on the host. Register gives up the host's other jobs. Errors: invalid for an invalid name or size; forbidden
+// if the host or its jobs belong to another ticket; rate_limited if there are too many hosts; unavailable if the end of
+// a job could not be written.
 func (d *Driver) Register(name string, ticket Ticket, size Size, running []string) error {
 	if err := d.addHost(name, ticket, size); err != nil || running == nil {
 		return err
@@ -72,9 +72,9 @@ func (d *Driver) addHost(name string, ticket Ticket, size Size) error {
 	return nil
 }
 
-// belongsToOther reports whether a host belongs to a ticket other than ticket. A host belongs to the ticket that
-// was used when it was first registered. After a restart of the daemon, it belongs to the ticket of its jobs
-// until it registers again. mu must be held.
+// belongsToOther reports whether a host belongs to a ticket other than ticket. A host belongs to the ticket that was
+// used when it was first registered. After the daemon restarts, and until the host registers again, it belongs to the
+// ticket that claimed its running jobs. mu must be held.
 func (d *Driver) belongsToOther(name string, ticket Ticket) bool {
 	if h := d.hosts[name]; h != nil {
 		return !ticket.matches(h.ticketHash)

@@ -70,8 +70,8 @@ func writeOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) 
 	return nil
 }
 
-// linesUntil converts a position to a number of lines: those up to and including the line at that
-// position. It returns 0 if the position belongs to another job.
+// linesUntil returns the number of lines up to and including the line at a position. It returns 0
+// if the position belongs to another job.
 func linesUntil(j *job, after string) (int, error) {
 	job, line, ok := strings.Cut(after, ".")
 	at, err1 := strconv.ParseInt(job, 10, 64)

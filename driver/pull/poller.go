@@ -18,9 +18,9 @@ type poller struct {
 }
 
 // Next waits for a job and offers it to the caller, which must then claim the job. hostName is ""
-// or the name of a registered host. Next returns ok=false if ctx is done first. There is one
-// exception: if a job has just been offered to the caller when ctx's deadline passes, the job is
-// still returned. If ctx was canceled instead, the caller is considered disconnected, and the job
+// or the name of a registered host. Next returns ok=false if ctx is done first, with one exception:
+// if a job has just been offered to the caller when ctx's deadline passes, Next still returns the
+// job. If ctx is canceled at that point, Next assumes that the caller has disconnected, and the job
 // is offered to another poller. Errors: not_found for an unknown host, forbidden if the host
 // belongs to another ticket.
 func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Job, ok bool, err error) {

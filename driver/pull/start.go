@@ -89,7 +89,7 @@ func (d *Driver) freeName(task *driver.Task) string {
 }
 
 // awaitClaim waits until j is claimed. If a poller does not claim its offer in time, awaitClaim
-// offers j to another one. When ctx is done, it withdraws the offer.
+// offers j to another poller. When ctx is done, it withdraws the offer.
 func (d *Driver) awaitClaim(ctx context.Context, j *job) error {
 	again := time.NewTicker(d.cfg.Offer / 4)
 	defer again.Stop()

@@ -135,7 +135,7 @@ func compareVersions(a, b string) int {
 }
 
 // Labels returns the driver labels for virtual machines on this host. They specify whether qemu uses KVM or emulation,
-// and whether emulation is always allowed.
+// and whether machines may be emulated even if their orders do not allow it.
 func (h *Host) Labels() map[string]string {
 	out := map[string]string{driver.LabelVM: driver.Accelerated}
 	if h.KVM() != nil {

@@ -26,9 +26,9 @@ func restrict(profile *specs.LinuxSeccomp) {
 	}
 	profile.Syscalls = slices.DeleteFunc(profile.Syscalls, func(rule specs.LinuxSyscall) bool { return len(rule.Names) == 0 })
 	// Allow ioctls of every type except loopType. A rule can only test whether certain bits of an
-	// argument have certain values. There is therefore one rule for each bit of the type, which
-	// matches if that bit differs from loopType's. The rules must not test the upper half of the
-	// argument, because the kernel ignores it.
+	// argument have certain values. There is therefore one rule for each bit of the type. The rule
+	// matches if that bit differs from the same bit of loopType. The rules must not test the upper
+	// half of the argument, because the kernel ignores it.
 	for bit := uint64(1) << 8; bit < 1<<16; bit <<= 1 {
 		profile.Syscalls = append(profile.Syscalls, specs.LinuxSyscall{
 			Names: []string{"ioctl"}, Action: specs.ActAllow,

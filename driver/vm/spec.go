@@ -41,8 +41,8 @@ const (
 	maxScratch               = 16 << 30 // bytes; the disk takes only the space that the machine uses
 )
 
-// maxProcesses is the maximum number of processes and threads in a machine's container. They are those of qemu, the
-// agent, and one more agent for each exec in progress.
+// maxProcesses is the maximum number of processes and threads in a machine's container. They belong to qemu, to the
+// agent, and to one more agent for each exec in progress.
 const maxProcesses = 4096
 
 // overhead is the memory that a machine's container may use for qemu and the agent, in addition to the guest's

@@ -15,8 +15,8 @@ import (
 // maxVolumes is the maximum number of volumes per machine. Each volume occupies one of the 32 slots of qemu's PCI bus.
 const maxVolumes = 16
 
-// volumeName returns the name of a volume's device node in the machine's container. It is also the serial number of the
-// disk in the guest.
+// volumeName returns the name of a volume's device node in the machine's container. The name is also the serial number
+// of the volume's disk in the guest.
 func volumeName(i int) string { return "volume" + strconv.Itoa(i) }
 
 func volumeDevice(i int) string { return "/dev/" + volumeName(i) }

@@ -10,9 +10,9 @@ import (
 // headerTo is the header that names the worker to which a request is addressed.
 const headerTo = "Bourse-To"
 
-// Handler returns a handler that passes requests for the worker with this ID to h. Requests addressed to another worker
-// get a 421. The handler also passes to h any request that does not name a worker, such as a request from a user, and
-// any call on a connection upgraded by [Serve].
+// Handler returns a handler that passes requests for the worker with the given ID to h. Requests addressed to another
+// worker get a 421. The handler also passes to h any request that does not name a worker, such as a request from a
+// user, and any call on a connection upgraded by [Serve].
 func Handler(id bourse.WorkerID, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if to := r.Header[headerTo]; len(to) > 0 && to[0] != string(id) {

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/duplex"
 )
 
-// Attach starts a command in a machine and returns a stream for its input and output, which lasts until the command or
-// ctx is done. The caller must read the stream to its end or close it.
+// Attach starts a command in a machine and returns a stream for its input and output. The stream ends when the command
+// ends or ctx is done. The caller must read the stream to its end or close it.
 func Attach(ctx context.Context, f fabric.Fabric, to bourse.Member, id bourse.MachineID, start fabric.ExecStart) (*duplex.Stream, error) {
 	dial := func(body io.ReadCloser) (io.ReadCloser, error) {
 		return fabric.MachineAttach.Open(ctx, f, to, id, body)

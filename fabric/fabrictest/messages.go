@@ -70,10 +70,10 @@ func (s *Seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// SendMany sends messages from 32 concurrent callers to a worker served by s. It cancels about a third of the messages
-// within two milliseconds, unless they have been answered by then. The results must be consistent with the requests
-// that s has seen. If stays is true, the worker is not killed in the meantime, so an answer can be lost only if s has
-// aborted it.
+// SendMany starts 32 concurrent callers and waits for them. Each caller sends as many messages as the parameter each
+// specifies, to a worker served by s. SendMany cancels about a third of the messages within two milliseconds, unless
+// they have been answered by then. The results must be consistent with the requests that s has seen. If stays is true,
+// the worker is not killed in the meantime, so an answer can be lost only if s has aborted the request.
 func SendMany(t *testing.T, f fabric.Fabric, to bourse.Member, s *Seen, each int, stays bool) {
 	t.Helper()
 	var callers sync.WaitGroup

@@ -30,7 +30,7 @@ type Config struct {
 	Token       string       // token for NATS servers whose URL contains no user; optional
 	Log         *slog.Logger // default: discards all records
 	// PeerTimeout is how long the other end of a connection may be silent before the connection is reset; default 6 s.
-	// A silent end is pinged after a third of this time.
+	// If the other end has been silent for a third of this time, it is pinged.
 	PeerTimeout time.Duration
 	// Window is the maximum number of unread bytes that a connection buffers; default 1 MiB. It limits both the memory
 	// for a slow reader's data and the amount of data in transit.

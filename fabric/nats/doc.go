@@ -11,8 +11,8 @@
 //     so streams, half-closed connections, broken connections and backpressure
 //     behave the same on both networks.
 //   - packets of the membership's gossip: see [Transport].
-//   - orders, [Fabric.Ask]: one message to a region's subject, or to the
-//     subjects of a sample of workers. Quotes are sent to the asker's subject.
+//   - orders, [Fabric.Ask]: one message to a region's subject, or one to each
+//     worker in a sample. Quotes are sent to the asker's subject.
 //
 // # Subjects
 //

@@ -16,7 +16,7 @@ type Fabric struct {
 	Caller fabric.Fabric // required; must use Link.Dial for addresses on NATS
 	Link   *Link         // required
 	// WorkerCount returns the number of workers in a region, as far as this server knows. If WorkerCount is nil, the
-	// number is unknown, and each worker gets its own message.
+	// number is unknown, and Ask sends each worker its own message.
 	WorkerCount func(bourse.Region) int
 	// ConnectionsOnly makes Ask use only Caller's connections, which authenticate the server at the
 	// other end.

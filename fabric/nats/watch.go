@@ -75,8 +75,9 @@ func (l *Link) ownAddress() []byte {
 	return a[:]
 }
 
-// takePing handles another server's ping, the answer to this server's own ping, or NATS's notification that nobody
-// received that ping. of is the token of the pinged server's address.
+// takePing handles one of these messages: another server's ping, the answer to this server's own ping, or NATS's
+// notification that nobody received that ping. The parameter of is the token for the address to which this server's
+// pings were sent.
 func (l *Link) takePing(of string, m *client.Msg) {
 	if isNoResponders(m) {
 		for _, a := range l.peersOf(of) {

@@ -108,8 +108,8 @@ func (image Image) platform() *ocispec.Platform {
 	return p
 }
 
-// bomb returns a compressed layer that contains a file of size zero bytes. Because a gzip file may consist of several
-// streams, bomb compresses only one MiB and repeats the result.
+// bomb returns a compressed layer whose only file consists of zero bytes. The file's length is size, rounded up to
+// whole MiB. Because a gzip file may consist of several streams, bomb compresses only one MiB and repeats the result.
 func bomb(tb testing.TB, size int64) []byte {
 	tb.Helper()
 	const block = 1 << 20

@@ -90,8 +90,8 @@ func verifyChain(chain []*x509.Certificate, with x509.VerifyOptions) error {
 	return err
 }
 
-// CheckIssuer checks that text contains exactly one CA, and that this CA signed the certificate of
-// the given issuer, which is a certificate and key in PEM. It returns the CA. Errors: invalid.
+// CheckIssuer checks that text contains exactly one CA, and that this CA signed the issuer's certificate. issuer
+// contains this certificate and its key, in PEM. CheckIssuer returns the CA. Errors: invalid.
 func CheckIssuer(text, issuer []byte) (*x509.Certificate, error) {
 	b, err := ParseBundle(text)
 	if err != nil {

@@ -89,9 +89,10 @@ func canonicalHost(host string) string {
 }
 
 // allowsHost reports whether a request with this host is safe from DNS rebinding, which means that
-// the author of a web page cannot control what the host refers to. If the host is an IP address,
-// the browser has connected to that address. Browsers do not look up localhost in DNS. The operator
-// has chosen the names in g.Names. Browsers never send an empty host.
+// the author of a web page cannot control what the host refers to. This is true in four cases: the
+// host is an IP address, to which the browser has therefore connected; it is localhost, which
+// browsers do not look up in DNS; it is one of g.Names, which the operator has chosen; or it is
+// empty, which it never is in a browser's request.
 func (g *Gate) allowsHost(host string) bool {
 	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
@@ -128,8 +129,8 @@ type Proof struct {
 // Show adds the public part of the proof to the headers of a request.
 func (p Proof) Show(h http.Header) { h[headerServer] = []string{p.Cluster} }
 
-// ShowTo adds the proof to the headers of a request to the given address. It adds the secret only
-// if the address is on loopback.
+// ShowTo adds the proof to the headers of a request to the given address. It adds p.Bearer only if
+// the address is on loopback.
 func (p Proof) ShowTo(h http.Header, address string) {
 	p.Show(h)
 	if p.Bearer == "" {

@@ -26,8 +26,9 @@ type Listen struct {
 	Has   []Safeguard
 }
 
-// CheckListen checks that l has the required safeguards if other hosts can reach it. An address on
-// loopback requires none. insecure disables the check, for test networks. Errors: invalid.
+// CheckListen checks that l has all the safeguards in l.Needs. It skips this check if l.Addr is on
+// loopback, which other hosts cannot reach, or if insecure is set, for test networks. Errors:
+// invalid.
 func CheckListen(l Listen, insecure bool) error {
 	if !l.Addr.IsValid() {
 		return bourse.Errorf(bourse.CodeInvalid, "%s has no address to listen on", l.What)

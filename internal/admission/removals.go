@@ -46,8 +46,8 @@ func (r *removals) closeIf(refused func(chain []*x509.Certificate) bool) int {
 	return len(closing)
 }
 
-// Refused reports whether a certificate issued to this server now would be refused by the cluster's
-// servers. This is the case until the first whole second after the server's removal, because
+// Refused reports whether the cluster's servers would refuse a certificate that the given server
+// received now. This is the case until the first whole second after the server's removal, because
 // certificates are dated in whole seconds.
 func (c *Credentials) Refused(id bourse.WorkerID, now time.Time) bool {
 	c.removals.mu.Lock()
@@ -74,8 +74,8 @@ func (r *removals) check(cert *x509.Certificate) error {
 // the result is later than the actual time.
 func IssuedAt(cert *x509.Certificate) time.Time { return cert.NotBefore.Add(skew) }
 
-// allow checks the certificate of a connected server, which is the first one in chain. If conn is
-// not nil, it is the server's connection, which will be closed once the server or its CA is
+// allow checks the certificate of a connected server. The certificate is the first one in chain. If
+// conn is not nil, it is the server's connection, which will be closed once the server or its CA is
 // removed.
 func (r *removals) allow(chain []*x509.Certificate, conn net.Conn) error {
 	r.mu.Lock()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// AwaitEnd waits until no process holds the lock on the file path. The kernel releases the lock
+// AwaitEnd waits until no process holds the lock on the file at path. The kernel releases the lock
 // only when the process that holds it has exited.
 func AwaitEnd(ctx context.Context, path string) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {

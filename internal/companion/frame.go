@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// MaxFrame is the maximum size of a frame in bytes. By default, Linux limits a program's arguments
-// and environment to 2 MiB, which is 2.7 MiB in base64.
+// MaxFrame is the maximum size of a frame in bytes. A frame must have room for a program's
+// arguments and environment, which Linux limits to 2 MiB by default. In base64, 2 MiB take 2.7 MiB.
 const MaxFrame = 4 << 20
 
 // ErrFrameSize is the error for a frame that is longer than MaxFrame.

@@ -19,10 +19,10 @@ import (
 const startTimeout = 10 * time.Second
 
 // Spawn starts a companion in its own session, so that a signal that terminates this process does not terminate the
-// companion. It waits until the companion reports through Readiness that it listens. The companion's stdout and stderr
-// are appended to the file log. If the command is missing or not executable, Spawn returns CodeInvalid. If the
-// companion starts but does not report success, Spawn returns both its process and the error. The caller must wait for
-// the process or release it.
+// companion. It waits until the companion reports through Readiness that it listens. log is the path of the file to
+// which the companion's stdout and stderr are appended. If the command is missing or not executable, Spawn returns
+// CodeInvalid. If the companion starts but does not report success, Spawn returns both its process and the error. The
+// caller must wait for the process or release it.
 func Spawn(ctx context.Context, command []string, log string) (*os.Process, error) {
 	if len(command) == 0 {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "no command")

@@ -166,9 +166,9 @@ func write(w *tar.Writer, name string, f File) error {
 	return err
 }
 
-// Busybox returns the files of a small system: a static busybox under the names of its
-// commands, /tmp, and an /etc with root, nobody and a user "app" (1000). It skips the test if
-// the host has no busybox.
+// Busybox returns the files of a small system: a static busybox under the names of its commands,
+// /tmp, and an /etc/passwd with the users root, nobody and app (UID 1000). It skips the test if the
+// host has no busybox.
 func Busybox(tb testing.TB) map[string]File {
 	tb.Helper()
 	const binary = "/bin/busybox"

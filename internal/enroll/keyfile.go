@@ -50,11 +50,13 @@ func (f *KeyFile) Report() KeyReply {
 	return f.report()
 }
 
-// Set replaces the file, waits until the server uses the new keys, and returns them. The old and
-// the new keys must overlap, because other servers may not have replaced their files yet: the
-// server must already have the first of the new keys, and the new keys must include its current
-// first key. Errors: invalid; failed_precondition if the keys do not overlap, or if a removed key
-// is still needed; conflict if the server has already completed this step or a later one.
+// Set replaces the file, waits until the server uses the new keys, and returns them. Servers
+// replace their files one after another. In the meantime, some servers use the old first key and
+// others use the new one, so every server must accept both. Therefore, the server must already have
+// the first of the new keys, and the new keys must include the server's current first key. Errors:
+// invalid; failed_precondition if the old and the new keys do not overlap in this way, or if a
+// removed key is still needed; conflict if the server has already completed this step or a later
+// one.
 func (f *KeyFile) Set(ctx context.Context, in *KeyRequest) (KeyReply, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -63,7 +63,7 @@ type Ledger struct {
 }
 
 // maxIssued limits the number of invitations that can still be used. Expired invitations are kept
-// for the duration retention, so that users can see how they were used.
+// for a limited time (retention), so that users can see how they were used.
 const (
 	maxIssued = 1000
 	retention = 30 * 24 * time.Hour

@@ -89,8 +89,9 @@ func private(info fs.FileInfo) error {
 // bits.
 const textLength = 26
 
-// open opens a file that no other user can read or write. It does not follow links that lead out
-// of the directory. Errors: not_found if the file does not exist.
+// open opens a file that no other user can read or write. It does not follow links that lead out of
+// the directory. Errors: not_found if the file does not exist; invalid if other users can access
+// it.
 func (s *Store) open(name string) (*os.File, error) {
 	f, err := s.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {

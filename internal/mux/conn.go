@@ -141,10 +141,10 @@ func (c *Conn) Leave() {
 	}
 }
 
-// Call sends a call and waits for its answer. It returns context.DeadlineExceeded after the call's
-// deadline, and ctx's cause if ctx is canceled. If the call was not sent, for example because it
-// exceeds the limits, the error is [NotSent]. Any other error means that the connection broke or
-// that the other end aborted the call.
+// Call sends a call and waits for its answer. It returns context.DeadlineExceeded after the call's deadline, and ctx's
+// cause if ctx is canceled. If the call cannot be sent, for example because it exceeds the limits or because the
+// connection has ended, the error is [NotSent]. Any other error means that the connection broke after a part of the
+// call may have been sent, or that the other end aborted the call.
 func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	l := &c.config.Limits
 	if !isWord(q.Subject, l.Word) || !isMedia(q.Type, l.Word) || len(q.Payload) > l.Payload {

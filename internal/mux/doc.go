@@ -31,5 +31,5 @@
 // A Conn has one lock for its calls and one for its writer, and so does each connection of a Server. The Server has its
 // own lock. No goroutine holds two of these locks at once, or holds one of them during I/O, except that a Pipe holds
 // its lock during a write that does not block. When Run returns, all of a Conn's goroutines have exited. When Close
-// returns, all of a Server's goroutines and handlers have.
+// returns, all of a Server's goroutines have exited, and all of its handlers have returned.
 package mux

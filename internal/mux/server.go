@@ -30,9 +30,9 @@ type ServerConfig struct {
 	WriteTimeout time.Duration // how long the other end may stop reading while data is waiting
 }
 
-// Server answers calls with a pool of goroutines. One goroutine of the pool reads each connection. After reading a
-// call, it serves the call itself, and another goroutine takes over reading. This way, the goroutine that wakes up when
-// a call arrives also serves the call.
+// Server answers calls with a pool of goroutines. For each connection, one goroutine of the pool reads until a call
+// arrives. It then serves this call itself, and another goroutine continues to read the connection. This way, the
+// goroutine that wakes up when a call arrives also serves the call.
 type Server struct {
 	config ServerConfig
 	work   sync.WaitGroup

@@ -24,7 +24,7 @@ type Place struct {
 func (p Place) bytes() []byte { return []byte("bourse secret\x00" + p.App + "\x00" + p.Name) }
 
 // A sealed value consists of a version, the id of the app's key, and the AES-256-GCM output: a
-// random nonce, the ciphertext, which is as long as the value, and a tag.
+// random nonce, the ciphertext (as long as the value), and a tag.
 const (
 	version   = 2
 	idSize    = 8

@@ -34,8 +34,8 @@ const (
 // Writer identifies the broker that created a version.
 type Writer uint16
 
-// WriterOf returns the writer for a broker, which is a hash of its id. Two brokers with the same
-// hash can create the same version, but only in the same millisecond.
+// WriterOf returns a broker's writer: a hash of the broker's id. Two brokers with the same hash can
+// create the same version, but only in the same millisecond.
 func WriterOf(site bourse.WorkerID) Writer {
 	h := uint32(2166136261) // the hash is FNV-1a
 	for _, c := range []byte(site) {
@@ -90,8 +90,8 @@ func (ms Marks) Version() uint64 {
 }
 
 // Has reports whether the marks include the change with the given version, and all changes that the
-// change's broker had received before. Other changes may be missing, even if their versions are
-// lower.
+// broker that made this change had received before it. Other changes may be missing, even if their
+// versions are lower.
 func (ms Marks) Has(version uint64) bool {
 	if version < leastVersion {
 		return true
@@ -109,8 +109,8 @@ func (ms Marks) Has(version uint64) bool {
 }
 
 // Includes reports whether the broker that created a version of an app's secrets had already made
-// or received an earlier change. change is the version that the earlier change created. version
-// must be its broker's latest version in ms.
+// or received a certain earlier change. version is the version that this broker created; it must be
+// the broker's latest one in ms. change is the version that the earlier change created.
 func (ms Marks) Includes(version, change uint64) bool {
 	if change < leastVersion {
 		return true

@@ -1,5 +1,5 @@
-// Package tempdir creates temporary directories for processes that may be killed. The next process removes the
-// directories that a killed process left behind.
+// Package tempdir creates temporary directories for processes that may be killed. If a process is killed, the next
+// process of the same program removes the directories that it left behind.
 //
 // A directory belongs to the processes that hold a lock on a file in it. The kernel releases the lock when they exit. A
 // directory without that file is being created or belongs to another program. Such directories are not removed, and

@@ -40,9 +40,9 @@ type Hold struct {
 	over  bool          // whether it was cut off
 }
 
-// Open returns an empty hold for a principal. If the hold is cut off, cut is called once. It must
-// not block, and must make the hold's owner release it soon. If cut is nil, the hold is never cut
-// off.
+// Open returns an empty hold for a principal. If the hold is cut off, cut is called once. cut must
+// not block, and must make the hold's owner release the hold soon. If cut is nil, the hold is never
+// cut off.
 func (b *FairBudget) Open(principal string, cut func()) *Hold {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,10 +122,10 @@ func (h *Hold) Release() {
 	}
 }
 
-// largest returns the hold to cut off so that taker can get n more units. It considers only
-// principals that hold more units than taker would then hold, and that have holds that can be cut
-// off. Of the principal with the most units, it returns the oldest such hold. If no principal
-// qualifies, it returns nil. The mutex must be held.
+// largest returns the hold to cut off so that taker can get n more units. The hold is the oldest
+// one that can be cut off, of the principal with the most units. largest ignores principals whose
+// holds cannot be cut off, and those that do not hold more units than taker would then hold. If no
+// principal remains, it returns nil. The mutex must be held.
 func (b *FairBudget) largest(taker *holder, n int64) *Hold {
 	var most *holder
 	for _, o := range b.holders {

@@ -74,8 +74,9 @@ type Slot struct {
 	lease *time.Timer
 }
 
-// Take waits for a turn, which ends after the duration lease at the latest. The caller must call
-// Done when the order is complete. Errors: rate_limited, canceled.
+// Take waits until the order has a turn. The turn ends when the duration lease has passed. The
+// caller must call Done when the order is complete, which also ends the turn. Errors: rate_limited,
+// canceled.
 func (t *OrderLimiter) Take(ctx context.Context, lease time.Duration) (*Slot, error) {
 	t.mu.Lock()
 	switch {

@@ -48,8 +48,8 @@ func (r *Rates) Take(key string, perSecond int, now time.Time) bool {
 	return ok
 }
 
-// evict removes the keys that have not been used for a second: their buckets are full again. If too
-// many keys remain, it removes all of them.
+// evict removes the keys that have not been used for a second, because their buckets are full
+// again. If too many keys remain, it removes all of them.
 func (r *Rates) evict(now time.Time) {
 	for key, b := range r.buckets {
 		if now.Sub(b.at) >= time.Second {

@@ -2,10 +2,10 @@
 // which is implemented by the kernel's WireGuard module or, if the host lacks that module, by a small process that runs
 // wireguard-go. The link and this process outlive the worker's daemon.
 //
-// A worker's peers are the workers that have a machine in one of the worker's own networks. [Plan] computes them from
-// the view, and [Device.Apply] configures them. A peer may send only from the addresses of its machines in these
-// networks, and from its own address in the mesh ([Address]), which its host uses to send ICMP errors. WireGuard drops
-// all other packets. Package network decides which local machines a packet may reach.
+// A worker's peers are the workers that have a machine, or a laptop that connects through them, in one of the worker's
+// own networks. [Plan] computes them from the view, and [Device.Apply] configures them. A peer may send only from the
+// addresses of its machines in these networks, and from its own address in the mesh ([Address]), which its host uses to
+// send ICMP errors. WireGuard drops all other packets. Package network decides which local machines a packet may reach.
 //
 // A laptop is a peer of one worker, its entry. To other workers, the laptop is just another address behind its entry.
 // The entry forwards the laptop's packets to other workers, and answers the laptop's DNS queries.

@@ -25,8 +25,8 @@ type Config struct {
 // View provides data about the cluster. The data may be outdated, but every machine's network is confirmed by a
 // broker's signature.
 type View interface {
-	// Members returns the data from which the peers of the worker self are computed. The worker's networks are the
-	// given ones, in which it has machines, and the networks of the laptops that connect through it.
+	// Members returns the workers, machines and laptops from which the peers of the worker self are computed. It covers
+	// the given networks, in which self has machines, and the networks of the laptops that connect through self.
 	Members(ctx context.Context, self bourse.WorkerID, networks []string) (Members, error)
 	// Whole reports whether the view has received all of the cluster's data since this daemon started. Until then,
 	// workers and machines may be missing from Members.
@@ -96,7 +96,7 @@ func (m *Mesh) Peers() []bourse.MeshPeer {
 }
 
 // Reaches reports whether packets probably reach another worker's machines. This is the case if the other worker is a
-// peer, its last handshake was recent, and the membership has not lost it.
+// peer, its last handshake was recent, and the membership has not lost contact with it.
 func (m *Mesh) Reaches(worker bourse.WorkerID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

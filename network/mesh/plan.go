@@ -40,7 +40,7 @@ type Laptop struct {
 }
 
 // Peer is a peer of this worker: another worker that has a machine or a laptop in one of this worker's networks, or a
-// laptop whose entry is this worker.
+// laptop that connects through this worker.
 type Peer struct {
 	Worker   bourse.WorkerID // "" for a laptop
 	Key      wgtypes.Key

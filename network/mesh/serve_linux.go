@@ -100,9 +100,9 @@ type bind struct {
 }
 
 // Send implements conn.Bind. It first tries to send all packets together. This fails if a packet is larger than the
-// path's MTU, or if this host has lost the source address that earlier packets to the peer had. In that case, Send
-// stops using that source address and sends each packet separately, so that the kernel can fragment it. The peer
-// ignores packets that arrive twice.
+// path's MTU, or if this host has lost the source address of earlier packets to the peer. In that case, Send stops
+// using that source address and sends each packet separately, so that the kernel can fragment it. The peer ignores
+// packets that arrive twice.
 func (b *bind) Send(packets [][]byte, to conn.Endpoint) error {
 	b.mu.RLock()
 	err := b.Bind.Send(packets, to)

@@ -23,8 +23,8 @@ type failures struct {
 	last  time.Time
 	until time.Time
 
-	// The version of the machine and the number of its latest start, at the time of the failure. Set only for machines,
-	// not for workers.
+	// instance is the version of the machine, and boot is the number of its latest start, at the time of the failure.
+	// They are set only for a machine, not for a worker.
 	instance bourse.InstanceID
 	boot     int
 

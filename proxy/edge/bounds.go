@@ -12,8 +12,8 @@ import (
 )
 
 // limitedListener limits the number of open connections, both in total and for each source. It immediately closes
-// connections beyond these limits. Therefore, a source that opens too many connections affects only clients with the
-// same address.
+// connections beyond these limits. Therefore, a source that opens too many connections affects only clients from the
+// same source.
 type limitedListener struct {
 	net.Listener
 	limits  Limits
@@ -72,9 +72,10 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// share counts a connection against the connection budget that all listeners share. If the budget is used up, it closes
-// the oldest connection of the source with the most connections. If this does not make room either, share returns nil.
-// It never closes connections of load balancers, because each may carry many clients' requests.
+// share counts a connection against the connection budget that all listeners share. If the budget is used up, share
+// closes the oldest connection of the source with the most connections. If no other source has more connections than
+// this connection's source, share returns nil instead. It never closes connections of load balancers, because each may
+// carry many clients' requests.
 func (b *limitedListener) share(c *net.TCPConn, source netip.Prefix, bound bool) *throttle.Hold {
 	principal, cut := source.String(), func() { _ = c.Close() }
 	if !bound {

@@ -176,9 +176,9 @@ func (e *Edge) handshake(ctx context.Context, t *route.Target, raw net.Conn) (in
 // maxDiscard is the maximum number of bytes that the proxy reads from a refused client and discards.
 const maxDiscard = 256 << 10
 
-// lingerClose closes the sending side of a connection, and waits until the client disconnects. If the proxy closed
-// the whole connection while it has unread data, the connection would be reset, and the client might not receive the
-// error that was just sent.
+// lingerClose closes the sending side of a connection, and waits until the client disconnects. If the proxy closed the
+// whole connection before reading all data from the client, the connection would be reset, and the client might not
+// receive the error that was just sent.
 func (e *Edge) lingerClose(c net.Conn) {
 	if closeWrite(c) != nil || c.SetDeadline(time.Now().Add(e.Limits.Handshake)) != nil {
 		return // the client has disconnected

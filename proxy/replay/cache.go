@@ -102,8 +102,8 @@ func (c *Cache) Lookup(t *route.Target, r *http.Request, now time.Time) (CachedR
 	return CachedReplay{}, ""
 }
 
-// isValid reports whether the machine that requested the replay still exists and has the same version. Another
-// version might request a different replay. Whether the destination still exists is checked by [Plan].
+// isValid reports whether the machine that requested the replay still exists and has the same version. Another version
+// might request a different replay. isValid does not check the destination; [Plan] does.
 func (e *entry) isValid(t *route.Target) bool {
 	for i := range t.Backends {
 		if b := &t.Backends[i]; b.Machine == e.replay.Issuer {
@@ -242,9 +242,9 @@ func keys(t *route.Target, r *http.Request) (out []key) {
 	return out
 }
 
-// sessionKey returns the key of the session to which a request belongs. The key contains a hash of
-// the session's value, because the value is often secret. sessionKey returns false if the request
-// has no such session.
+// sessionKey returns the key of the session to which a request belongs, according to s. The key
+// contains a hash of the session's value, because the value is often secret. sessionKey returns
+// false if the request does not belong to such a session.
 func sessionKey(s *workload.ReplayCache, r *http.Request) (key, bool) {
 	var value string
 	if s.Type == "cookie" {

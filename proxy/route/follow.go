@@ -70,8 +70,9 @@ func NewFollower(c FollowerConfig) *Follower {
 	return f
 }
 
-// ListenAny declares that the listener on the given port serves all of an app's HTTP ports. If the app serves the
-// preferred port, requests go to that one. ListenAny must be called before Find.
+// ListenAny declares that the listener on the given port serves all HTTP ports of each app. Requests go to the port
+// preferred or, if the app does not serve that port, to the app's first HTTP service. ListenAny must be called before
+// Find.
 func (f *Follower) ListenAny(port, preferred int) { f.any[port] = preferred }
 
 // Run builds a table immediately. Until ctx is done, it builds another one whenever it receives a value from moved,

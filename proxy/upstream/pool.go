@@ -35,7 +35,7 @@ import (
 
 const (
 	// defaultTTL is how long a machine counts as used after a call. Calls are repeated after a third of this time, so
-	// the reported number of other proxies' requests is usually not older than that.
+	// the reported number of other proxies' requests is usually at most a third of defaultTTL old.
 	defaultTTL = 15 * time.Second
 	// defaultWait is how long a machine may take to start and accept connections.
 	defaultWait = 30 * time.Second

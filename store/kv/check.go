@@ -173,9 +173,9 @@ func (l *inspection) findLost(schema *Schema) {
 }
 
 // replace renames the new store over the damaged one, and retains the damaged files under other names. It copies the
-// log files instead of linking them, because if a crash prevents the removal of the originals, the new store will
-// overwrite them. After any crash, the directory contains either the damaged store or the new one. The new store
-// ignores the old log, because the two have different salts.
+// log files instead of linking them: if a crash prevents the removal of the originals, the new store will overwrite the
+// originals, and links to them would have the same contents. After any crash, the directory contains either the damaged
+// store or the new one. The new store ignores the old log, because the two have different salts.
 func (l *inspection) replace(dir string, now time.Time, step func() error) error {
 	suffix := ".damaged-" + now.UTC().Format("20060102T150405Z")
 	for _, name := range append([]string{FileName}, walNames[:]...) {

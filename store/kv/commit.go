@@ -27,7 +27,7 @@ type Commit struct {
 }
 
 // Applied returns a channel that is closed once the transaction's changes are visible to later transactions, or the
-// transaction has failed. In the first case, the changes may not be durable yet. After a failure, Wait returns
+// transaction has failed. Changes that are visible may not be durable yet. If the transaction has failed, Wait returns
 // immediately.
 func (c *Commit) Applied() <-chan struct{} { return c.applied }
 
@@ -102,8 +102,8 @@ func (d *DB) SubmitRelaxed(fn func(Tx) error) *Commit { return d.submit(fn, true
 // the meantime, the disk and the processor are available to transactions that callers wait for.
 const linger = time.Millisecond
 
-// requestCommit makes the store's goroutine commit the queue, which must not be empty. Until the commit starts, relaxed
-// transactions join it without starting a timer. The caller holds d.mu.
+// requestCommit makes the store's goroutine commit the queue, which must not be empty. Relaxed transactions that are
+// submitted before the commit starts become part of it, and do not start a timer. The caller holds d.mu.
 func (d *DB) requestCommit() {
 	d.due = true
 	d.work.Signal()

@@ -13,10 +13,10 @@
 // Concurrent writers thus share one sync, and a single writer waits only for its own sync. Functions passed to Submit
 // run on that goroutine, so they must not block. In particular, they must not wait for another transaction.
 //
-// A transaction works on a copy of the tree, which readers see once the changes are durable. When a log file is full
-// and as large as the last snapshot, a checkpoint writes a new snapshot, which replaces the old one. In the meantime,
-// new records go to the other log file. [Open] reads the snapshot, and the log records that are newer than the
-// snapshot.
+// A transaction works on a copy of the tree, which readers see once the changes are durable. When the current log file
+// has reached a minimum size and is about as large as the last snapshot, a checkpoint writes a new snapshot, which
+// replaces the old one. In the meantime, new records go to the other log file. [Open] reads the snapshot, and the log
+// records that are newer than the snapshot.
 //
 // # Failures
 //

@@ -12,10 +12,9 @@ import (
 
 // wal is the write-ahead log: two files that are used alternately. Each commit appends one record
 // to the current file and makes it durable with one sync. The sync writes only the record's own
-// bytes, because disk space for the files is reserved in advance. When a checkpoint begins to write
-// a snapshot that includes one file's records, new records go to the other file. After the
-// checkpoint, the records in the first file may be overwritten. Only one goroutine may call the
-// methods.
+// bytes, because disk space for the files is reserved in advance. When a checkpoint begins, new
+// records go to the other file. The checkpoint writes a snapshot that includes the previous file's
+// records. After that, these records may be overwritten. Only one goroutine may call the methods.
 type wal struct {
 	files      [2]*os.File
 	sizes      [2]int64 // size of each file's reserved disk space
@@ -88,10 +87,11 @@ func (w *wal) append(record []byte) error {
 		return fmt.Errorf("%w: %w", errNotSynced, err)
 	}
 	w.end, w.seq = end, w.seq+1
-	// Before any caller is notified, write a mark, which records that the sync is complete. Without
-	// a mark, if the last record were damaged later, it would be mistaken for an incomplete one.
-	// The mark is not synced: it survives if the process is killed, but a power failure may lose
-	// the latest mark. A write error is ignored here, because the next append will return it.
+	// Before any caller is notified, write a mark, which records that the sync is complete. If the
+	// last record had no mark and were damaged later, it would be mistaken for a record that was
+	// not written completely. The mark is not synced: it survives if the process is killed, but a
+	// power failure may lose the latest mark. A write error is ignored here, because the next
+	// append will return it.
 	var mark [walHeader]byte
 	w.salt.putHead(mark[:], nil, w.seq)
 	_, _ = w.media.writeAt(f, mark[:], end)
@@ -129,8 +129,8 @@ func (w *wal) growAhead() error {
 
 // full reports whether the current file is large enough to start a checkpoint and switch files.
 // snapshot is the size of the last snapshot in bytes. The file is large enough when it is about as
-// large as the snapshot: regardless of the store's size, only about one byte is then written to
-// snapshots for each byte in the log.
+// large as the snapshot. As a result, only about one byte is written to snapshots for each byte
+// written to the log, regardless of the store's size.
 func (w *wal) full(snapshot int64) bool { return w.end >= max(w.switchSize, min(snapshot, walMax/2)) }
 
 // switchFile switches to the beginning of the other file. The snapshot must already include that

@@ -31,8 +31,7 @@ func appendOp(b []byte, c *change) []byte {
 }
 
 // readOps calls visit for each operation in a record's body. The keys and values are slices of
-// body. readOps returns CodeInternal if an operation is malformed or its bucket is not one of
-// buckets.
+// body. readOps returns CodeInternal if an operation is malformed or its bucket is not in buckets.
 func readOps(body []byte, buckets []string, visit func(change)) error {
 	part := func() []byte {
 		n, k := binary.Uvarint(body)

@@ -148,8 +148,9 @@ func (f *walScan) gap(before, next uint64) Damage {
 }
 
 // resume sets the position of the next record. If the log's other file contains no records that are still needed, the
-// next record is written to the beginning of that file. The whole file is then available until the next checkpoint
-// completes, and a full disk may delay that checkpoint. Otherwise, the next record follows the last one.
+// next record is written to the beginning of that file. This leaves as much space as possible for the records that are
+// written until the next checkpoint completes, which may take long if the disk is full. If the other file is still
+// needed, the next record follows the last one.
 func (w *wal) resume(seq uint64, records []walRecord) error {
 	w.now, w.end, w.seq = 0, 0, seq
 	n := len(records)

@@ -59,8 +59,8 @@ func (a *absentees) settle(now time.Time) {
 }
 
 // list returns the absent workers, sorted by id. here contains the workers that are members now. groups contains the
-// groups' current snapshots, which also list the workers that announced that they were leaving and then stopped: a
-// worker may have done both since the previous call.
+// groups' current snapshots, which also list workers that announced that they were leaving and then stopped. list marks
+// these workers as leaving, even if they did both between two calls of list.
 func (a *absentees) list(here []bourse.Member, groups []*snapshot, h *hints, now time.Time) []bourse.Absence {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -114,9 +114,9 @@ func checkValues(m []byte, n int) error {
 	return nil
 }
 
-// minNode is a lower bound on the encoded length of a member in a push/pull. The field names alone
-// are longer. A message cannot declare more members than would fit at this length, which limits the
-// memory that memberlist allocates for them.
+// minNode is a lower bound on the encoded length, in bytes, of a member in a push/pull message; the
+// field names alone are longer. checkState uses it to reject a message that declares more members
+// than its length allows. This limits the memory that memberlist allocates for members.
 const minNode = 32
 
 // checkState returns an error unless m consists of a header, followed by exactly as many members

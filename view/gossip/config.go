@@ -40,8 +40,8 @@ type Config struct {
 type Rumors interface {
 	// Receive handles a message from another member. It must not retain message.
 	Receive(message []byte)
-	// Next returns messages for one packet, which may be sent to any member. Their total length is
-	// at most limit bytes, including overhead bytes for each message.
+	// Next returns messages for one packet, which may be sent to any member. Their total length,
+	// plus overhead bytes for each message, is at most limit bytes.
 	Next(overhead, limit int) [][]byte
 }
 

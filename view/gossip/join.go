@@ -75,9 +75,10 @@ func (m *Members) callAll(ctx context.Context) (why []string) {
 	return why
 }
 
-// logCall logs that no member answers at a configured address. It logs this only once until a
-// member answers there again. It does not log the addresses of former members. While this server is
-// alone, it does not log anything, because logAlone reports the addresses.
+// logCall logs that no member answers at a configured address. After logging this for an address,
+// it does not log it again until a member has answered there. It does not log the addresses of
+// former members. While this server is alone, it does not log anything, because logAlone reports
+// the addresses.
 func (m *Members) logCall(address string, err error, went bool) {
 	switch {
 	case err == nil:

@@ -18,8 +18,8 @@ import (
 //	claims     CBOR; later releases may add fields, which are ignored
 //	since      CBOR, only in signed metadata: milliseconds of the Unix epoch at which the
 //	           metadata was created, increased if necessary so that it is unique
-//	signature  the rest: a signature of everything before it and the member's name
-//	           and address in the group, with the key of its certificate
+//	signature  the rest: a signature, with the key of the member's certificate, of everything
+//	           before it and of the member's name and address in the group
 //
 // The member's id is in its name.
 const wireVersion = 1

@@ -38,7 +38,7 @@ type Key interface {
 // boot that claims to have started in the distant future would take precedence over all later boots.
 const maxClockSkew = time.Hour
 
-// maxUnverified is the maximum number of members whose keys are waiting to be fetched. If impostors
+// maxUnverified is the maximum number of members whose keys still have to be fetched. If impostors
 // reach this limit, they can only delay real members.
 const maxUnverified = 4096
 
@@ -94,8 +94,8 @@ func (m *Members) judge(n *node) (verdict, error) {
 	return proven, nil
 }
 
-// admit returns an error if memberlist must not add or update a member. It admits members that are
-// not proven yet, but these are not listed.
+// admit returns an error if memberlist must not add or update a member. It admits members whose
+// signatures have not been verified yet, but Members does not list them.
 func (m *Members) admit(peer *memberlist.Node, now time.Time) error {
 	n, err := decodeNode(m.config.ClusterID, peer.Name, peer.Meta)
 	if err != nil {

@@ -139,8 +139,8 @@ func inUse(by node, id bool) error {
 	return bourse.Errorf(bourse.CodeAlreadyExists, "%s id %s is already in use by the server at %s", by.member.Role, by.member.ID, by.gossip)
 }
 
-// rivals returns the members that have our id or tag and may take precedence over this member. It logs an error for
-// each other member with our id or tag, because this member takes precedence over it.
+// rivals returns the members that have our id or tag and may take precedence over this member. If this member takes
+// precedence over another one with the same id or tag, rivals does not return that member, but logs an error about it.
 func (m *Members) rivals(fresh bool) []node {
 	m.mu.Lock()
 	var mayKeepUsOut, shouldGo []node

@@ -51,9 +51,9 @@ type Transport struct {
 	pumps   sync.WaitGroup
 }
 
-// New returns a Transport on top of below. The Transport runs until Shutdown is called. It calls
-// refused for each packet or stream that it refuses. At most two such calls are in progress at the
-// same time: one for a packet and one for a stream.
+// New returns a Transport that uses below to send and receive. The Transport runs until Shutdown is
+// called. It calls refused for each packet or stream that it refuses. At most two such calls are in
+// progress at the same time: one for a packet and one for a stream.
 func New(below memberlist.Transport, label string, keys *Keys, refused func(from net.Addr, why error)) *Transport {
 	t := &Transport{
 		Transport: below, label: label, keys: keys, refused: refused,

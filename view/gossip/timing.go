@@ -26,8 +26,8 @@ type Timing struct {
 	// probe less often.
 	ProbeTimeout time.Duration
 	// Suspicion is the first factor in the formula for the duration of a suspicion (see Timing);
-	// default 3. With the default, one other member must confirm a suspicion, and a process that is
-	// frozen for a second does not count as lost.
+	// default 3. With the default, a suspicion ends after its minimum duration once one other
+	// member confirms it, and a process that is frozen for a second does not count as lost.
 	Suspicion int
 	// Gossip is the interval at which this member sends gossip to random members; default 100 ms.
 	Gossip time.Duration

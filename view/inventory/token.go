@@ -54,7 +54,7 @@ func TokenRow(t *Token) wire.Row {
 	return wire.Row{Table: wire.TableTokens, Key: t.ID, Columns: columns}
 }
 
-// unreadable is stored in place of a list that does not fit into a column. It deliberately is not a
+// unreadable is stored in place of a list that does not fit into a column. It is deliberately not a
 // list, because an empty list would mean "no restriction".
 const unreadable = "{}"
 

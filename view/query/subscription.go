@@ -13,7 +13,7 @@ import (
 )
 
 // subscription is a statement whose result is kept up to date for its readers. Only the subscription's own goroutine
-// changes the fields below mu, except readers and idle.
+// changes the fields that mu guards, except readers and idle.
 type subscription struct {
 	engine *Engine
 	id     string
@@ -134,8 +134,8 @@ func (s *subscription) acquireRun(ctx context.Context) error {
 	}
 }
 
-// wait waits until it can receive from signal. It returns false if the subscription should end because ctx is done or
-// there have been no readers for too long.
+// wait waits until it can receive from signal. It returns false if the subscription should end, either because ctx is
+// done or because the subscription has had no readers for too long.
 func (s *subscription) wait(ctx context.Context, signal <-chan struct{}) bool {
 	for {
 		left, unread := s.unreadTime()

@@ -39,9 +39,9 @@ package query
 //	{"change":[7,"delete",2,["a1b2c3d4e5f608","created"]]}
 //
 // The number before the values identifies a row as long as it is in the result. The rows are the
-// result after the change whose number the end line contains. Each later line is the next change;
-// changes are numbered without gaps. A delete contains the row's last values. A result is a set, so
-// changes do not report its order.
+// result as of the change whose number the end line contains. Each line after the end line is the
+// next change; changes are numbered without gaps. A delete contains the row's last values. A result
+// is a set, so changes do not report its order.
 //
 // key lists the columns that identify a row across changes. The default is the column "id" or, if
 // there is none, "name". If there is neither, all columns identify a row, and there are no

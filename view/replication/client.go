@@ -16,7 +16,8 @@ import (
 )
 
 // These are the paths that a Replicator's Handler serves. Request and response bodies are
-// envelopes, with two exceptions: snapshots have the view's own format, and health is JSON.
+// envelopes, with two exceptions: snapshots have the view's own format, and the health response is
+// JSON.
 const (
 	pathDigest   = "/view/digest"
 	pathPull     = "/view/pull"

@@ -16,7 +16,8 @@ import (
 // 1. The caller sends a checksum of all its heads, together with its most recently changed heads.
 // If the peer has the same checksum, the comparison is complete. Otherwise, the peer divides the
 // streams into 256 buckets. It responds with a checksum for each bucket, with its own most recently
-// changed heads, and with its own version of each of the caller's heads that differs.
+// changed heads, and with its own head of each stream that the caller has listed with a different
+// head.
 //
 // 2. If the listed heads do not explain why a bucket differs, the caller requests all heads in that
 // bucket. It does so for a limited number of buckets at a time.
@@ -183,7 +184,7 @@ func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 }
 
 // appendAsked appends the heads in the requested buckets. If there are more than maxHeads, it
-// appends only maxHeads of them, followed by a frame of kindMore.
+// appends only maxHeads of them, followed by a kindMore frame.
 func (d *digest) appendAsked(envelope []byte, heads []view.Head, asked map[byte]bool) []byte {
 	n := 0
 	for _, h := range heads {

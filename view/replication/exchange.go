@@ -12,8 +12,8 @@ import (
 )
 
 // compareAll repeatedly compares this server's view with that of a random member until ctx is done.
-// After a comparison that has found differences, the interval is short. Without differences, it
-// grows up to a limit that depends on the size of the cluster.
+// After a comparison that has found missing data, the interval is short. While comparisons find
+// none, it grows up to a limit that depends on the size of the cluster.
 func (r *Replicator) compareAll(ctx context.Context) {
 	wait := time.Duration(0)
 	for {
@@ -165,8 +165,8 @@ func (r *Replicator) exchangeHeads(ctx context.Context, with bourse.Member) (*co
 	return c, r.exchangeBuckets(ctx, c, sums)
 }
 
-// read adds the heads in a response to c. It returns the checksums of the peer's buckets, or nil if the views are equal
-// or the response belongs to step 2.
+// read adds the heads in a response to c. It returns the checksums of the peer's buckets, or nil if the response does
+// not contain them: in step 1, this means that the views are equal; in step 2, it is always the case.
 func (c *comparison) read(frames []frame) *bucketSums {
 	var out *bucketSums
 	for _, f := range frames {
@@ -243,8 +243,9 @@ func (c *comparison) noteMissing(listed []byte) {
 	}
 }
 
-// classify sorts the differences into three groups: streams in which this server is missing transactions (lacking),
-// positions that the peer is missing (behind), and streams that differ even though their positions are equal (broken).
+// classify sorts the differences into three groups: the streams in which this server is missing transactions (lacking),
+// this server's positions in the streams in which the peer is missing transactions (behind), and the streams whose
+// contents differ even though their positions are equal (broken).
 func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stream, behind []wire.Position, broken []view.Head) {
 	own := r.view.Self().Stream
 	for s, h := range c.heads {
@@ -252,9 +253,9 @@ func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stre
 			continue
 		}
 		if s.Site == r.config.Self.ID && r.isAhead(h.Position) {
-			// The member claims to be ahead in our own stream. We believe this immediately only if we trust
-			// the member. Otherwise, it must prove the claim: we pull one of the transactions, which we must
-			// have signed.
+			// The member claims to be ahead in our own stream. We believe this immediately only if we trust the member.
+			// Otherwise, it must prove the claim: we pull one of these transactions and check that it has our
+			// signature.
 			if r.trusts(c.with, "") {
 				r.requestRenewal(h.Position)
 			} else if !r.repair.backingOff(streamName(s), now) {

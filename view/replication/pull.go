@@ -134,9 +134,9 @@ func (r *Replicator) pull(ctx context.Context, from bourse.Member, streams []wir
 	return nil
 }
 
-// announceHead announces our head of a stream after a pull, because other members may have missed the
-// same transactions. It does nothing before this server is in sync, because most members already have
-// the transactions that the server pulls then.
+// announceHead announces this server's head of a stream after a pull, because other members may have missed the same
+// transactions. It does nothing until this server is in sync, because the transactions that the server pulls until then
+// are already known to most members.
 func (r *Replicator) announceHead(s wire.Stream) {
 	if seq := r.view.Head(s); seq > 0 && r.isSynced() {
 		r.queue.announceHead(wire.Position{Stream: s, Seq: seq})

@@ -19,7 +19,8 @@ type wantedStream struct {
 }
 
 // Limits on the pullQueue: the number of streams, the number of members remembered for a stream, and the number of
-// attempts to pull it. Entries that exceed a limit are dropped, and a comparison will find the difference later.
+// attempts to pull it. Entries that exceed a limit are dropped; a later comparison finds the transactions that are
+// still missing.
 const (
 	maxWants   = 4096
 	maxSources = 3
@@ -39,9 +40,9 @@ func (w *pullQueue) init() {
 	w.byStream = map[wire.Stream]wantedStream{}
 }
 
-// add records that the member from has a stream up to p. from is "" if the member is unknown. The
-// stream will be pulled at the time due. If the stream is already in the queue, its due time does
-// not change.
+// add records that the member from has p's stream, up to position p. from is "" if the member is
+// unknown. The stream will be pulled at the time due. If the stream is already in the queue, its
+// due time does not change.
 func (w *pullQueue) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,8 +67,8 @@ func (w *pullQueue) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 
 // take returns the streams that are due, and the time when the next stream is due (zero if the
 // queue is empty). It removes streams that have reached the wanted position. It counts an attempt
-// for each stream that it returns. The stream remains in the queue and is due again later, until it
-// is dropped after maxTries attempts.
+// for each stream that it returns. Such a stream remains in the queue and is due again later. After
+// maxTries attempts, take drops it when it is next due.
 func (w *pullQueue) take(now time.Time, head func(wire.Stream) uint64) (due map[wire.Stream]wantedStream, next time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +95,8 @@ func (w *pullQueue) take(now time.Time, head func(wire.Stream) uint64) (due map[
 }
 
 // pulled updates the queue after an attempt to pull the requested streams. A stream that has reached the wanted
-// position is removed. If a later position has been announced since, the stream is due immediately instead.
+// position is removed. If a later position has been announced since the attempt began, the stream remains in the queue
+// and is due immediately.
 func (w *pullQueue) pulled(requested map[wire.Stream]wantedStream, now time.Time, head func(wire.Stream) uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -90,7 +90,8 @@ func (r *Replicator) takePushed(frames []frame) []wire.Stream {
 }
 
 // applied contains the position of a transaction that was passed to the view. mayChange reports
-// whether the view may accept the transaction if it is received again.
+// whether the view may accept the transaction later, because its signature could not be verified
+// yet.
 type applied struct {
 	wire.Position
 	mayChange bool

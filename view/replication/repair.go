@@ -19,9 +19,10 @@ const (
 	maxRepair = 10 * time.Minute
 )
 
-// maxSharedDiffs is how many consecutive comparisons with the same member must find different
-// shared rows before the rows are repaired even though the heads also differ. If repairs required
-// equal heads, a busy cluster would never repair the rows, because its heads always differ.
+// maxSharedDiffs is the number of consecutive comparisons with the same member that must find
+// different shared rows before these rows are repaired even if the heads differ too. If repairs
+// always required equal heads, a busy cluster would never repair the rows, because its heads always
+// differ.
 const maxSharedDiffs = 5
 
 // maxRepairs is the maximum number of differences whose repairs are tracked.
@@ -145,9 +146,9 @@ func (r *Replicator) repairStreams(ctx context.Context, broken []view.Head) {
 	}
 }
 
-// repairStream compares our hash of a stream with that of the site that owns the rows. If they
-// differ, it restores the stream from a snapshot. It returns false if the hashes still differ
-// afterward.
+// repairStream compares this server's hash of a stream with the hash at the site that owns the
+// rows. If the hashes differ although the positions are equal, it restores the stream from a
+// snapshot. It returns false if the hashes still differ afterward.
 func (r *Replicator) repairStream(ctx context.Context, h view.Head) (bool, error) {
 	owner, ok := r.member(h.Site)
 	if !ok {
@@ -206,7 +207,7 @@ const sharedRows = "shared rows"
 
 // recordProgress records which streams did not advance during a pull, so that transactions that no
 // member has are requested at increasing intervals. It does nothing if the member did not respond.
-// It skips a stream if no member that may provide a snapshot of it is present.
+// It skips a stream if none of the present members may provide a snapshot of it.
 func (r *Replicator) recordProgress(with bourse.Member, before map[wire.Stream]uint64, wanted map[wire.Stream]view.Head, err error) {
 	if code := bourse.CodeOf(err); err != nil && code != bourse.CodeInvalid && code != bourse.CodeInternal {
 		return

@@ -43,9 +43,9 @@ type Timing struct {
 	// PullDelay is how long to wait for a missing transaction to arrive as a rumor before it is
 	// pulled; default 100 ms.
 	PullDelay time.Duration
-	// MinInterval and MaxInterval bound the time between comparisons with other members. The time is MinInterval
-	// after a comparison that has found differences, and grows up to MaxInterval while there are none. MaxInterval
-	// increases by 10 ms for each member of the group. The defaults are 300 ms and 2 s.
+	// MinInterval and MaxInterval bound the time between comparisons with other members. When a comparison finds data
+	// that this member was missing, the time is reset to MinInterval. After each comparison that does not, it grows, up
+	// to MaxInterval. MaxInterval increases by 10 ms for each member of the group. The defaults are 300 ms and 2 s.
 	MinInterval, MaxInterval time.Duration
 	// MinAge is the age at which a missing transaction begins to count as a difference; default 1
 	// s. Newer transactions may still arrive as rumors.

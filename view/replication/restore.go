@@ -27,9 +27,9 @@ func (r *Replicator) trusts(m bourse.Member, site bourse.WorkerID) bool {
 // the stream's site or, if the site is not present, a broker. If no broker is present either, it
 // returns CodeNotFound, and the rows will arrive once one of these members is present.
 //
-// If the site has begun a later epoch, every member is trusted, because owned rows from earlier
-// epochs are ignored, and shared rows are signed individually. The site itself may be missing some
-// of these rows, because it may have been restored from a backup.
+// If the site has begun a later epoch, trustedSource always returns holder: the stream's owned rows
+// are ignored, and its shared rows are signed individually. The site itself may be missing some of
+// these shared rows, because it may have been restored from a backup.
 func (r *Replicator) trustedSource(holder bourse.Member, s wire.Stream) (bourse.Member, error) {
 	if r.trusts(holder, s.Site) || r.view.Superseded(s) {
 		return holder, nil

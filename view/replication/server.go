@@ -15,9 +15,9 @@ import (
 // server serves requests from other members' Replicators.
 type server struct{ r *Replicator }
 
-// Handler returns the handler for requests from other members' Replicators. Their paths begin with
-// /view/. Like the rest of a server's internal API, the handler must be accessible only to servers
-// of the cluster.
+// Handler returns the handler for requests from other members' Replicators. The requests' paths
+// begin with /view/. Like the rest of a server's internal API, the handler must be accessible only
+// to servers of the cluster.
 func (r *Replicator) Handler() http.Handler {
 	s := &server{r}
 	mux := http.NewServeMux()

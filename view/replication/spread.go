@@ -14,10 +14,10 @@ import (
 // unreachable.
 const copyHedge = 200 * time.Millisecond
 
-// AwaitCopies sends our transactions up to p to n random members, or to all other members if there
-// are fewer. It waits until these members have stored the transactions, which then survive the loss
-// of this server. If calls fail or ctx is done before that, AwaitCopies returns CodeUnavailable. In
-// that case, the transactions still spread as rumors.
+// AwaitCopies sends this server's transactions, up to position p, to n random members, or to all
+// other members if there are fewer than n. It waits until that many members have stored the
+// transactions, which then survive the loss of this server. If too many calls fail or ctx is done
+// first, AwaitCopies returns CodeUnavailable, but the transactions still spread as rumors.
 func (r *Replicator) AwaitCopies(ctx context.Context, p wire.Position, n int) error {
 	callable, resting := r.peers.shuffled(r.others(), time.Now())
 	members := append(callable, resting...)
@@ -65,9 +65,9 @@ func (r *Replicator) AwaitCopies(ctx context.Context, p wire.Position, n int) er
 	return nil
 }
 
-// sendTo sends our transactions up to p to one member and waits until the member has stored them.
-// It first sends only the latest transactions. If the member is also missing earlier transactions,
-// sendTo then sends those.
+// sendTo sends this server's transactions, up to position p, to one member, and waits until the
+// member has stored them. It first sends only the latest transactions. If the member is also
+// missing earlier transactions, sendTo then sends those.
 func (r *Replicator) sendTo(ctx context.Context, to bourse.Member, p wire.Position) error {
 	after := wire.Position{Stream: p.Stream, Seq: p.Seq - 1}
 	for range 2 {

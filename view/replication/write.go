@@ -59,7 +59,8 @@ func (r *Replicator) PutApp(ctx context.Context, app bourse.App) (bourse.App, er
 }
 
 // RemoveMember records that a server has been removed. Every member then deletes the rows that the
-// server owns, even if the server's clock was ahead when it wrote them.
+// removed server owns. If that server's newest epoch is in the future, because its clock was ahead,
+// the removal covers this epoch too.
 func (r *Replicator) RemoveMember(ctx context.Context, m bourse.Member) error {
 	at := time.Now()
 	if newest := time.UnixMilli(int64(r.view.LatestEpoch(m.ID))); newest.After(at) {

@@ -120,8 +120,9 @@ func (d *definition) convert(v wire.Value) (wire.Value, error) {
 	return nil, fmt.Errorf("a value of type %T does not fit the column", v)
 }
 
-// CheckSize returns an error if a complete row is too large for a snapshot. A row can become too
-// large in steps, if several transactions write its columns.
+// CheckSize returns an error if a complete row is too large for a snapshot. Even if each
+// transaction is small enough, a row can become too large when several transactions write its
+// columns one after another.
 func CheckSize(c wire.Columns) error {
 	if len(c) > wire.MaxColumns {
 		return fmt.Errorf("the row has %d columns, but at most %d are allowed", len(c), wire.MaxColumns)

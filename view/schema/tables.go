@@ -44,7 +44,7 @@ type table struct {
 // Tables contains the replicated tables, by the names that are used on the wire.
 type Tables map[string]*table
 
-// suffix is appended to a replicated table's name on the wire to form its name in the file. The names
+// suffix ends the name of each replicated table in the file. It is not part of the table's name on the wire. The names
 // of other tables do not end with it.
 const suffix = "_rows"
 

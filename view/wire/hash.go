@@ -7,12 +7,12 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Hasher computes hashes of versions. The zero value is ready to use.
+// Hasher computes hashes of row versions. The zero value is ready to use.
 type Hasher struct{ buf []byte }
 
-// Of returns a hash of a version. It covers the table, the key, the site, the columns with
-// non-default values and, for a shared row, the clock. It does not cover the position and time, so
-// that a row has the same hash whether it was received in a snapshot or in transactions.
+// Of returns a hash of a row version. The hash covers the table, the key, the site, the columns
+// with non-default values and, for a shared row, the clock. It covers neither the position nor the
+// time, so that a row has the same hash whether it was received in a snapshot or in transactions.
 func (h *Hasher) Of(r Version) uint64 { return xxhash.Sum64(h.Encode(r)) }
 
 // Encode encodes a version for hashing and, if the row is shared, for signing. The result is valid

@@ -15,9 +15,9 @@ const signedPlacement = "bourse placement"
 // maxPlacement is the maximum size of an encoded placement, in bytes.
 const maxPlacement = maxBirth + 4<<10
 
-// placementBody is the stored and transmitted form of a placement. Since the broker that signed the
-// placement may no longer exist when it is verified, placementBody contains everything that a
-// verifier needs, except the cluster's CA.
+// placementBody is the stored and transmitted form of a placement. The broker that signed the
+// placement may no longer exist when the placement is verified. Therefore, placementBody contains
+// everything that a verifier needs, except the cluster's CA.
 type placementBody struct {
 	Placement []byte `cbor:"1,keyasint"` // the encoded bourse.Placement
 	Site      string `cbor:"2,keyasint"` // the broker's ID

@@ -12,7 +12,7 @@ import (
 
 // Column is a column of a row, together with its value. A nil value means the column's default, and
 // occurs only in changes. A complete row omits columns that have their default values, so that
-// releases that support different columns still have equal rows.
+// releases that support different columns still produce equal rows.
 type Column struct {
 	Name  string
 	Value Value

@@ -18,9 +18,9 @@ import (
 // data.
 const WireVersion = 1
 
-// MaxFrame is the maximum size, in bytes, of a transaction that a member accepts. It is twice the
-// size that a site may write, so that a transaction with an oversized row can be accepted without
-// that row. Otherwise, the row would block the stream.
+// MaxFrame is the maximum size, in bytes, of a transaction that a member accepts. It is twice the size that a site may
+// write, so that a transaction with an oversized row can be accepted without that row. If members refused the whole
+// transaction, the row would block the stream.
 const MaxFrame = 2 * MaxTx
 
 // Exclusive upper bounds on the numbers in a position, which must fit into SQLite's integers.

@@ -106,7 +106,7 @@ func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse
 }
 
 // CheckConditions checks the conditions, apart from resources, that an order must meet before any work begins for it.
-// It refuses the order if a later attempt to fill the order has asked this worker for a quote, or if the order's app
+// It refuses the order if this worker was asked for a quote in a later attempt to fill the order, or if the order's app
 // was deleted. past is the refusal that [History] returned; if it is not nil, CheckConditions returns it.
 // CheckConditions ignores cordons, because a cordoned worker's machines still receive calls and requests.
 func (h *Host) CheckConditions(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (*bourse.Refusal, error) {
@@ -302,9 +302,8 @@ func HolderOf(tx *store.Tx, v *bourse.Volume) (bourse.MachineID, error) {
 	return m.ID, nil
 }
 
-// FreeDevices chooses the devices for a guest of machine m. A device is free unless
-// another live machine has it. If the guest's GPU kind has no device names, FreeDevices
-// returns no devices.
+// FreeDevices chooses the devices for a guest of machine m. A device is free unless it is assigned to another live
+// machine. If the guest's GPU kind has no device names, FreeDevices returns no devices.
 func (h *Host) FreeDevices(tx *store.Tx, guest *bourse.Guest, m bourse.MachineID) ([]string, *bourse.Refusal, error) {
 	if guest == nil || guest.GPUs == 0 || len(h.Devices[guest.GPUKind]) == 0 {
 		return nil, nil, nil

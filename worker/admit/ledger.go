@@ -29,8 +29,8 @@ func (l *Ledger) Scratch(c *bourse.Config) bourse.MiB {
 }
 
 // WhileRunning returns the resources that a machine with this config takes while it runs. These are the resources of
-// its guest, disk for its root file system, log and record, and the countables among its requirements. A machine that a
-// poller runs takes only the countables, and disk for its log and record.
+// its guest, disk for its root file system, log and record, and the countable resources that it requires. A machine
+// that a poller runs takes only the countable resources, and disk for its log and record.
 func (l *Ledger) WhileRunning(c *bourse.Config) bourse.Amounts {
 	amounts := Countables(c.Requirements)
 	if c.ImageKind() != bourse.PollerImage {

@@ -9,18 +9,18 @@ import (
 // maxTries is the maximum number of orders in each of the two generations of a Tries.
 const maxTries = 1 << 14
 
-// Tries remembers, for each order, the latest attempt (try) that asked this worker for a quote. The worker refuses a
-// claim from an earlier attempt, because the broker of the later attempt has already learned that the order is not
-// filled here, and may fill it on another worker. Tries are not persisted: a claim ends when its connection is closed,
-// so no claim outlives this daemon.
+// Tries remembers, for each order, the latest attempt (try) in which a broker asked this worker for a quote. The worker
+// refuses a claim from an earlier attempt, because the broker of the later attempt has already learned that the order
+// is not filled here, and may fill it on another worker. Tries are not persisted: a claim ends when its connection is
+// closed, so no claim outlives this daemon.
 type Tries struct {
 	mu   sync.Mutex
 	last map[bourse.OrderID]string // guarded by mu
 	old  map[bourse.OrderID]string // guarded by mu; the previous generation
 }
 
-// Asked records the attempt that is asking this worker for a quote. It must be called before the worker checks whether
-// the order is already filled.
+// Asked records the attempt in which a broker is asking this worker for a quote. It must be called before the worker
+// checks whether the order is already filled.
 func (t *Tries) Asked(order *bourse.Order) {
 	if order.Try == "" {
 		return
@@ -33,8 +33,8 @@ func (t *Tries) Asked(order *bourse.Order) {
 	t.last[order.ID] = order.Try
 }
 
-// refuse refuses a claim's order if a different attempt was the last one to ask this worker for a quote. It must be
-// called in the transaction that fills the order.
+// refuse refuses a claim's order if this worker was last asked for a quote in a different attempt. It must be called in
+// the transaction that fills the order.
 func (t *Tries) refuse(order *bourse.Order) *bourse.Refusal {
 	if order.Try == "" {
 		return nil

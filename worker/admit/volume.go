@@ -80,8 +80,8 @@ func SourceOf(spec *bourse.VolumeOrder) (string, bourse.WorkerTag) {
 }
 
 // LocalSource returns the size and encryption setting of a new volume's source, which must be on
-// this worker. claimed is the time at which the new volume was claimed. It returns CodeNotFound if
-// the source does not exist or cannot be read.
+// this worker. claimed is the time at which the worker received the claim for the new volume. It
+// returns CodeNotFound if the source does not exist or cannot be read.
 func LocalSource(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, claimed time.Time) (bourse.VolumeOrder, error) {
 	if spec.Snapshot != "" {
 		s, v, err := tx.Snapshot(spec.Snapshot)
@@ -99,9 +99,10 @@ func LocalSource(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, claime
 	return v.Spec, err
 }
 
-// zone refuses a volume if this worker already has a volume of the app that must be in a different
-// zone. If spec.UniqueZoneApp is set, that is any volume; if only spec.UniqueZone is set, it is one
-// with the same name. Each worker is a zone.
+// zone refuses a volume that must be in a different zone than a volume that the app already has on
+// this worker. If spec.UniqueZoneApp is set, any two volumes of the app must be in different zones.
+// If only spec.UniqueZone is set, this applies to volumes with the same name. Each worker is a
+// zone.
 func zone(tx *store.Tx, app bourse.App, spec *bourse.VolumeOrder) (*bourse.Refusal, error) {
 	if !spec.UniqueZone && !spec.UniqueZoneApp {
 		return nil, nil

@@ -43,8 +43,8 @@ type Attached struct {
 	Scratch string
 }
 
-// isHostProgram reports whether m's program runs directly on this host or on a poller's host.
-// Such a machine has no attachments and starts in one step.
+// isHostProgram reports whether m's program runs directly on this host or on a poller's host, without a private network
+// or mounts. Such a machine has no attachments and starts in one step.
 func isHostProgram(m *bourse.Machine) bool {
 	return m.Config.ImageKind() != bourse.RegistryImage && !m.PrivateIP.IsValid() && len(m.Config.Mounts) == 0
 }

@@ -232,8 +232,8 @@ func startReason(order *bourse.Order, pulled bool, code bourse.Code) (reason bou
 	return bourse.RefusedDriver, ""
 }
 
-// answerMargin is the maximum time reserved for answering a claim. The worker gives up starting the claim's machine
-// this long before the claim's deadline, so that it can still report the reason.
+// answerMargin is the maximum time reserved for answering a claim. The worker gives up starting the claim's machine up
+// to this long before the claim's deadline, so that it can still report the reason.
 const answerMargin = 300 * time.Millisecond
 
 // startDeadline returns the time at which the worker gives up starting an order's machine: the order's deadline, or

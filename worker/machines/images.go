@@ -15,7 +15,7 @@ import (
 )
 
 // ImageHost manages the images on a worker's host. The errors not_found, invalid and insufficient_capacity are final.
-// If the error is unavailable, the caller may retry.
+// After the error unavailable, the caller may retry.
 type ImageHost interface {
 	// Resolve requests an image's digest from its registry, with the organization's credentials, and returns the
 	// reference with that digest. If org is empty, it does not use credentials.
@@ -69,7 +69,7 @@ func (i *images) Pulling(id bourse.MachineID) (bourse.Image, bool) {
 }
 
 // Drop stops protecting the image that was pulled for a machine. It is called once the machine's record contains the
-// image, or once it is certain that it never will.
+// image, or is certain never to contain it.
 func (i *images) Drop(id bourse.MachineID) { i.protected.drop(id) }
 
 // protected tracks the images that must not be removed: the images of all machines that are not destroyed, and images
@@ -108,8 +108,8 @@ func (u *protected) drop(id bourse.MachineID) {
 	}
 }
 
-// has reports whether an image is held for a machine or recorded with one. read returns the recorded digests. has keeps
-// u locked during both checks, so that drop cannot run between them.
+// has reports whether an image is held for a machine or is in a machine's record. read returns the digests in the
+// records. has keeps u locked during both checks, so that drop cannot run between them.
 func (u *protected) has(digest string, read func() (map[string]struct{}, error)) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

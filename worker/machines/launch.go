@@ -262,7 +262,7 @@ func failedLaunchEvents(m *bourse.Machine, cause error) []bourse.Event {
 }
 
 // prepareStep marks a machine as stopped, because its order skips the launch. It has nothing else to do: a host process
-// needs no preparation, and an earlier step has pulled the image of any other machine.
+// needs no preparation and, for other machines, an earlier step has already pulled the image.
 func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 	ms.images.Drop(r.Request.Machine)
 	return fsm.Done(state.InTx(func(tx *store.Tx) error {

@@ -6,8 +6,9 @@
 //     claim with the same order id has the same result (invariant 7).
 //   - Every effect on the host is recorded durably before it happens. Each operation is a
 //     run of package fsm, whose steps may execute again after a crash (invariant 5).
-//   - After a crash, tasks that drivers are running are adopted if they have a record, and removed if they do not. No
-//     machine is restarted because of a crash, and no exit is lost (invariant 6).
+//   - After a crash, tasks that drivers are running are adopted if they have a record. If a task has no record, the
+//     worker refuses to start, unless the operator has allowed it to remove such tasks. No machine is restarted because
+//     of a crash, and no exit is lost (invariant 6).
 //   - The network, mounts and devices of a machine with an image exist from before its
 //     program starts until after the program has exited. The image stays on the host
 //     until the machine is destroyed. A stopped machine keeps its record, its volumes and

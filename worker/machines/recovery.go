@@ -15,9 +15,10 @@ import (
 )
 
 // Recover reconciles the host with the store after the daemon has started. It watches the drivers' tasks that have a
-// record, and removes those that do not. If a recorded task no longer exists, it records the task as lost. It restores
-// networks first, because running machines' network rules are missing until then. Recover does not restart any
-// machines. The engine resumes unfinished runs afterwards.
+// record. If a task has no record, Recover returns an error or, if the operator has allowed it, removes the task. If a
+// recorded task no longer exists, it records the task as lost. It restores networks first, because running machines'
+// network rules are missing until then. Recover does not restart any machines. The engine resumes unfinished runs
+// afterwards.
 func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	if err := ms.checkFound(ctx); err != nil {
 		return Recovered{}, err

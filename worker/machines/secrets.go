@@ -52,8 +52,9 @@ func (ms *Machines) secretsOf(ctx context.Context, m *bourse.Machine) (map[strin
 }
 
 // openSecrets decrypts the given version, or a later one, of the secrets of m's app. If keys is empty, it uses the
-// recorded keys. If these fail, the cluster's key for secrets may have been replaced since the machine's last start, so
-// openSecrets requests new keys from a broker and records them. It returns the same errors as [SecretReader.Of].
+// recorded keys. If the recorded keys cannot decrypt the secrets, the cluster's key for secrets may have been replaced
+// since the machine's last start, so openSecrets requests new keys from a broker and records them. It returns the same
+// errors as [SecretReader.Of].
 func (ms *Machines) openSecrets(ctx context.Context, m *bourse.Machine, version uint64, keys bourse.AppKeys) (map[string]string, uint64, error) {
 	app, err := ms.appOf(m)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Promote starts a stopped standby because its primary machine is lost, and returns once the standby has started. It
-// does nothing if the standby is running, or if the standby was promoted before and has not been demoted or reset
-// since. Promote ignores leases. It returns the same errors as Start.
+// Promote starts a stopped or failed standby because its primary machine is lost, and returns once the standby has
+// started. It does nothing if the standby is in any other state, or if it was promoted before and has not been demoted
+// or reset since. Promote ignores leases. It returns the same errors as Start.
 func (ms *Machines) Promote(ctx context.Context, id, primary bourse.MachineID, why string) error {
 	_, err := ms.start(ctx, id, startOptions{
 		may: func(m *bourse.Machine) error {

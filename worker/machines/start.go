@@ -116,7 +116,7 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s startO
 }
 
 // appliedMachine waits until the effects of a run on a machine are visible, and returns the machine. The effects need
-// not be durable yet: after a crash, the resumed run finds the task and records the same state.
+// not be durable yet: after a crash, the resumed run finds the task in its new state, and records that state again.
 func (ms *Machines) appliedMachine(ctx context.Context, id bourse.MachineID, run *fsm.Handle[machineResult]) (bourse.Machine, error) {
 	if _, err := run.Applied(ctx); err != nil {
 		return bourse.Machine{}, err

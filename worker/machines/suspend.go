@@ -126,8 +126,8 @@ func (ms *Machines) hasEnded(ctx context.Context, m *bourse.Machine) bool {
 	return bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && status.Exit != nil
 }
 
-// setState returns an fsm.Write that moves a machine from one state to another. The write has no effect if the machine
-// is not in the first state or has been booted again, or if its program has exited.
+// setState returns an fsm.Write that moves a machine from one state (from) to another (to). The write has no effect if
+// the machine is not in the state from, if it has been booted again since the given boot, or if its program has exited.
 func setState(id bourse.MachineID, boot int, from, to bourse.State, event bourse.EventType) fsm.Write {
 	return state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {

@@ -87,8 +87,8 @@ func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 	})
 }
 
-// ended records a task's exit. In the same transaction, it begins the run that must follow the exit, if any: a delayed
-// restart, or the machine's destruction. Afterwards, it tells the driver to discard the exit.
+// ended records a task's exit. If the machine must then be restarted after a delay or destroyed, the same transaction
+// begins the run that does so. Afterwards, ended tells the driver to discard the exit.
 func (ms *Machines) ended(ctx context.Context, d driver.Driver, id driver.TaskID, exit bourse.Exit) error {
 	for {
 		change := ms.state.Machines.Next(id.Machine)

@@ -13,7 +13,7 @@ import (
 const (
 	factsInterval = time.Second // minimum interval between two checks, unless the worker is leaving
 	// A free amount in the view may differ from the exact one by up to 1/factsDivisor, which is precise enough for a
-	// hint. For people who read them, the exact amounts are published within exactDelay.
+	// hint. Smaller differences are also published, but only every exactDelay, so that people see exact amounts.
 	factsDivisor = 16
 	exactDelay   = 5 * time.Second
 	factsLoad    = 0.25 // maximum error of the load in the view

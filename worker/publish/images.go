@@ -81,7 +81,7 @@ func changedImages(published map[string]bourse.Image, list []bourse.Image) (ther
 
 // forgetImages resets the list of published images to the digests that the view contains, without details. The next
 // call to publishImages therefore publishes all images again, and removes those that no longer exist from the view. If
-// the worker no longer supports images, forgetImages removes all of them from the view itself.
+// the worker no longer supports images, forgetImages itself removes all of them from the view.
 func (p *Publisher) forgetImages(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()

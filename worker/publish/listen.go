@@ -93,8 +93,8 @@ func (l *Listener) readView(ctx context.Context) time.Duration {
 	return backoff(l.failures)
 }
 
-// awaitPublisher waits until the publisher has published everything. This is necessary at startup, and whenever the
-// view was lost: the first update may then begin a new epoch, which removes the worker's old rows from every view. If
+// awaitPublisher waits until the publisher has published everything. This is necessary at startup and after the view
+// was lost, because the first update may begin a new epoch, which removes the worker's old rows from every view. If
 // that update contained only apps, the worker's machines would briefly disappear from all lists.
 func (l *Listener) awaitPublisher(ctx context.Context) error {
 	select {

@@ -21,8 +21,8 @@ const (
 	// Events is the maximum number of events that are published with a machine. Only the latest events are
 	// published.
 	Events = 2
-	// CheckInterval is the interval at which the whole store is published again, and rows
-	// that the store does not contain are removed from the view.
+	// CheckInterval is the interval at which the whole store is published again. Rows that the store does not contain
+	// are then removed from the view.
 	CheckInterval = 5 * time.Minute
 	// MaxRetryDelay is the maximum delay after a failed call to the view. The delay starts at minRetryDelay and
 	// doubles with each failure.

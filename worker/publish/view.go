@@ -11,9 +11,9 @@ import (
 // View receives the worker's records, and contains other members' requests to the worker. It is only a hint (invariant
 // 8): the worker does not need it, and wherever it differs from the worker's store, the store wins.
 //
-// One goroutine calls Publish and the methods of ViewRows. Another goroutine calls Apps and Canceled, and Publish for
-// apps. Every call must return when its context is done. A call that returns for that reason must not take effect after
-// a later call. Failed calls are repeated after a backoff, so all calls must be idempotent.
+// One goroutine calls Publish, except for apps, and the methods of ViewRows. Another goroutine calls Apps and Canceled,
+// and publishes apps. Every call must return when its context is done. A call that returns for that reason must not
+// take effect after a later call. Failed calls are repeated after a backoff, so all calls must be idempotent.
 type View interface {
 	// Publish applies u to the view, and returns once the view contains the changes. If the view does not accept a
 	// value in u, Publish returns CodeInvalid and does not change anything. The caller then publishes u without that
@@ -61,8 +61,8 @@ func (u *Update) count() int {
 	return len(u.Machines) + len(u.Gone) + len(u.Volumes) + len(u.GoneVolumes) + len(u.Images) + len(u.GoneImages) + len(u.Apps)
 }
 
-// split splits u into the facts and the rest or, if it has no facts, into two halves.
-// If u contains only one value, it cannot be split, and ok is false.
+// split splits u into its facts and everything else or, if it has no facts, into two halves. If u contains only one
+// value, it cannot be split, and ok is false.
 func (u *Update) split() (a, b Update, ok bool) {
 	n := u.count()
 	switch {

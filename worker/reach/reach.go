@@ -72,12 +72,12 @@ type Reach struct{ Config }
 // New returns a Reach.
 func New(c Config) *Reach { return &Reach{c} }
 
-// Use marks a machine as in use. If the request contains a wait, Use also starts the machine if necessary, and
-// returns once the machine accepts connections.
+// Use marks a machine as in use. If req.Wait is not 0, Use also waits until the machine accepts connections. If the
+// machine is stopped or suspended and req.Start is set, Use starts it first.
 //
 // Errors: not_found if the machine does not exist; failed_precondition if the machine is not running and the request
 // does not start it, or if it cannot be started, does not have the requested port, or is in a crash loop; timeout if it
-// did not accept connections within the wait; unavailable if it was stopped during the wait; and any error that
+// did not accept connections within req.Wait; unavailable if it was stopped during the wait; and any error that
 // Config.Start returns.
 func (r *Reach) Use(ctx context.Context, req fabric.UseRequest) (fabric.UseReply, error) {
 	if err := validate(&req); err != nil {
@@ -188,8 +188,8 @@ func errNotReady(m *bourse.Machine, req *fabric.UseRequest, wait time.Duration) 
 	return bourse.Errorf(bourse.CodeTimeout, "machine %s did not start within %s: it is %s", req.Machine, wait, m.State)
 }
 
-// running waits until the machine has started, and returns it. If the request allows a start and *started is false, it
-// first starts the machine.
+// running waits until the machine has started, and returns it. If the machine is stopped or suspended, running starts
+// it and sets *started, provided that the request allows a start and *started is false.
 func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bool) (bourse.Machine, error) {
 	for {
 		m, err := r.liveMachine(ctx, req.Machine)

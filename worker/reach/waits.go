@@ -43,8 +43,8 @@ func (f *StateQuery) matches(s bourse.State) bool {
 }
 
 // AwaitState waits until a machine is in one of the requested states. Errors: not_found if the
-// machine does not exist or is destroyed, failed_precondition if the requested version was
-// replaced, timeout after limit.
+// machine does not exist or is destroyed before it reaches one of these states, failed_precondition
+// if the requested version was replaced, timeout after limit.
 func AwaitState(ctx context.Context, s *state.State, id bourse.MachineID, want StateQuery, limit time.Duration) (fabric.WaitReply, error) {
 	if err := want.validate(); err != nil {
 		return fabric.WaitReply{}, err

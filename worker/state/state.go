@@ -95,8 +95,8 @@ func (s *State) observe(r fsm.Record) {
 }
 
 // Started waits for the run that a claim has begun. It returns nil as soon as the run's success is visible to later
-// transactions. If the run fails, Started returns the error only once the failure is durable. Otherwise, the run could
-// be retried after a crash, and fill an order that was already refused.
+// transactions. If the run fails, Started returns the error only once the failure is durable. If it returned earlier,
+// the daemon could refuse the order and crash, and the run could then be retried and fill the refused order.
 func Started[Res any](ctx context.Context, run *fsm.Handle[Res]) error {
 	_, err := run.Applied(ctx)
 	if err != nil {

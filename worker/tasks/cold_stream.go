@@ -9,8 +9,9 @@ import (
 )
 
 // streamCold calls output with nil once m's task has begun, and then with the bytes that the task's program writes to
-// stdout. It does nothing if output is nil. Once the task is finished, the caller must call finish with the task's
-// fill, which may be nil. By the time finish returns, output has received every byte of the answer exactly once.
+// stdout. It does nothing if output is nil. Once the task is finished, the caller must call finish with the Fill that
+// answers the task's order, or with nil if there is none. By the time finish returns, output has received every byte of
+// the answer exactly once.
 func (t *Tasks) streamCold(ctx context.Context, m *bourse.Machine, output func([]byte)) (finish func(*bourse.Fill)) {
 	if output == nil {
 		return func(*bourse.Fill) {}

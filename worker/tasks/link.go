@@ -92,9 +92,9 @@ func (t *Tasks) warmGone(m *warmMachine) bool {
 	return list[0] != m || m.places == 0
 }
 
-// send sends a payload to a machine's program, and fills in the result, even if the call fails. Its only error is
-// errNotSent, which means that the payload was not sent and the result is not filled in. send notifies the program when
-// ctx is done.
+// send sends a payload to a machine's program. If the payload was not sent for a reason other than ctx, it returns
+// errNotSent and does not fill in out. In all other cases, it fills in out and returns nil, even if the call failed.
+// send notifies the program when ctx is done.
 func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder, out *bourse.TaskResult) error {
 	t.warm.mu.Lock()
 	limit, link := time.Duration(task.Timeout), m.link

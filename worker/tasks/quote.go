@@ -49,9 +49,9 @@ func (t *Tasks) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, e
 	return q, nil
 }
 
-// findAnswer returns the worker's answer to an order. If the answer is a refusal, findAnswer waits until everything
-// submitted to the store is durable, and then tries again: tasks that have just finished may have released resources,
-// and machines that have just started may accept tasks.
+// findAnswer returns the worker's answer to an order. If the answer is a refusal that does not concern the region or
+// the labels, findAnswer waits until everything submitted to the store is durable, and then tries again: tasks that
+// have just finished may have released resources, and machines that have just started may accept tasks.
 func (t *Tasks) findAnswer(ctx context.Context, order *bourse.Order) (answer, error) {
 	v, err := t.read(order)
 	if err != nil || v.refusal == nil || v.refusal.Reason == bourse.RefusedRegion || v.refusal.Reason == bourse.RefusedLabel {

@@ -69,8 +69,8 @@ func lostTasks(tx *store.Tx, limit int) ([]bourse.TaskResult, error) {
 	return out, nil
 }
 
-// Decision returns those parts of the decision about a task's order that the task's record contains. Only the broker
-// that made the decision stores all of it.
+// Decision returns those parts of the decision about a task's order that the task's record contains. The complete
+// decision is stored only by the broker that made it.
 func Decision(rec *store.OrderRecord) bourse.Decision {
 	r := &rec.Task.Result
 	d := bourse.Decision{

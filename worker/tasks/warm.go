@@ -11,9 +11,9 @@ import (
 )
 
 // warmMachines caches started machines to which tasks have been sent, together with the connections to their programs.
-// When a machine's record changes, its entry is discarded. Everything except the number of places in use can be read
-// from the store. That number need not be stored: when the daemon dies, its connections are closed, which ends all
-// calls.
+// When a machine's record changes, its entry is discarded. The number of calls in progress on each machine is kept only
+// here; everything else can be read from the store. That number need not be stored: when the daemon dies, its
+// connections are closed, which ends all calls.
 type warmMachines struct {
 	timeout time.Duration // how long a program may take to listen after its machine has started
 
@@ -42,8 +42,8 @@ type warmMachine struct {
 // Settings for connections to programs.
 const (
 	// idleTimeout is the time after which an idle connection is closed. Servers close idle connections after two
-	// seconds or more. The worker must close a connection first, because a payload that it sends while the server
-	// closes the connection is lost.
+	// seconds or more. The worker must close a connection before the server does, because a payload that it sends while
+	// the server closes the connection is lost.
 	idleTimeout = time.Second
 	// warmUpTimeout is how long a program may take to listen after its machine has started.
 	warmUpTimeout = 10 * time.Second

@@ -41,8 +41,8 @@ func (vs *Volumes) beginDestroy(ctx context.Context, id bourse.VolumeID) (*fsm.H
 	if err != nil {
 		return nil, err
 	}
-	// If the daemon dies before the other runs are canceled, they stop as soon as they find that the volume is being
-	// destroyed. Recovery cancels stuck runs.
+	// If the daemon dies before endRuns has canceled the volume's other runs, these stop as soon as they find that the
+	// volume is being destroyed. Recovery cancels stuck runs.
 	return run, vs.endRuns(ctx, id)
 }
 

@@ -67,7 +67,7 @@ func (e *exports) recent(now time.Time) map[bourse.SnapshotID]bool {
 }
 
 // exported returns an error if, according to the worker's records, another worker cannot read a volume or snapshot now.
-// If a snapshot can be read, exported also notes the read.
+// If a snapshot can be read, exported also records the time of the read.
 func (vs *Volumes) exported(id string) error {
 	if snap := bourse.SnapshotID(id); snap.Validate() == nil {
 		return vs.state.Store.View(func(tx *store.Tx) error {
@@ -109,8 +109,8 @@ func (vs *Volumes) Export(ctx context.Context, id string, from volume.Position, 
 	return vs.host.Export(ctx, id, from, &exportWriter{to: to, vs: vs, id: id, at: time.Now()})
 }
 
-// exportWriter forwards the stream of a volume or snapshot. Once a minute, it calls exported, in order to check that
-// the volume or snapshot can still be read and to note the read.
+// exportWriter forwards the stream of a volume or snapshot. Once a minute, it calls exported, to check that the volume
+// or snapshot can still be read and, for a snapshot, to record that it is being read.
 type exportWriter struct {
 	to io.Writer
 	vs *Volumes
@@ -153,8 +153,8 @@ func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error 
 // including interruptions.
 const grantLife = 24 * time.Hour
 
-// grantKeyFile is the file that contains the key for grants. The key is stored so that forks continue after the source
-// or the target worker has restarted. If the file is lost, forks in progress must be ordered again.
+// grantKeyFile is the file that contains the key for grants. The key is stored so that forks in progress can continue
+// after the source or the target worker has restarted. If the file is lost, they must be ordered again.
 const grantKeyFile = "grant.key"
 
 const grantKeySize = 32
@@ -188,7 +188,7 @@ func (g *grants) secret(dir string) ([]byte, error) {
 }
 
 // Grant returns a grant that allows another worker to read an app's volume or snapshot for a day. A broker requests the
-// grant when the other worker has claimed an order for a fork, or for a volume restored from a snapshot.
+// grant before it sends the other worker a claim for a fork, or for a volume that is restored from a snapshot.
 func (vs *Volumes) Grant(ctx context.Context, id string, req *fabric.GrantRequest, now time.Time) (string, error) {
 	if err := req.To.Validate(); err != nil {
 		return "", err

@@ -235,7 +235,8 @@ func (g *grower) growing() (map[bourse.VolumeID]attached, error) {
 }
 
 // extendIfFull extends a volume if it has reached its mount's threshold. It records the result in an event of the
-// volume's machine, but a failure only once for each target size. It retries a failed extension after growRetryDelay.
+// volume's machine. Repeated failures with the same target size are recorded only once. It retries a failed extension
+// after growRetryDelay.
 func (g *grower) extendIfFull(ctx context.Context, a *attached, now time.Time) {
 	v := &a.volume
 	last, ok := g.refused[v.ID]

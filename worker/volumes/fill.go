@@ -81,8 +81,8 @@ func (vs *Volumes) fill(ctx context.Context, v *bourse.Volume) error {
 }
 
 const (
-	// beginTimeout limits how long a stream may take to begin. Before that, the source may have to copy the volume, or
-	// to skip data that it sent earlier.
+	// beginTimeout limits how long a stream may take to begin. Before the stream begins, the source may have to copy
+	// the volume, or to skip data that it sent earlier.
 	beginTimeout = 30 * time.Minute
 	// readTimeout limits how long the source may pause while it is sending.
 	readTimeout = 2 * time.Minute

@@ -64,9 +64,8 @@ type Copies interface {
 
 // Peers reads volumes and snapshots of other workers.
 type Peers interface {
-	// Export opens a stream of a volume or snapshot on the worker with the given tag. grant is that
-	// worker's permission to read it. If the error is unavailable, timeout or canceled, the caller
-	// may retry; all other errors are final.
+	// Export opens a stream of a volume or snapshot on the worker with the given tag. grant is that worker's permission
+	// to read it. After the errors unavailable, timeout and canceled, the caller may retry; all other errors are final.
 	Export(ctx context.Context, tag bourse.WorkerTag, id, grant string, from volume.Position) (io.ReadCloser, error)
 }
 

@@ -19,7 +19,8 @@ func (e *Unknown) Error() string { return "unknown volumes: " + strings.Join(e.V
 
 // Recover reconciles the host's volumes with the store. It removes all objects that have no record or are recorded as
 // failed or destroyed, and ensures that a run exists for each volume's unfinished operation. It does not mount volumes;
-// they are mounted when machines start. If it returns an Unknown error, it has removed only incomplete objects.
+// they are mounted when machines start. If there are volumes without a record and the operator has not allowed the
+// worker to remove them, Recover removes only incomplete objects, and returns an Unknown error.
 func (vs *Volumes) Recover(ctx context.Context) error {
 	// The first pass removes only incomplete objects. If the worker then refuses to start because of unknown volumes,
 	// these volumes, their snapshots and all scratch space still exist.
@@ -60,9 +61,9 @@ func (vs *Volumes) Recover(ctx context.Context) error {
 	return nil
 }
 
-// keepsOnHost reports whether the object with this id must stay on the host. That is the case if, according to the
-// store, the volume has neither failed nor been destroyed, the snapshot exists or, for scratch space, the machine is
-// not destroyed. If the record cannot be read, the object also stays.
+// keepsOnHost reports whether the object with this id must stay on the host. A volume stays unless it is recorded as
+// failed or destroyed. A snapshot stays if it has a record. Scratch space stays unless its machine is recorded as
+// destroyed. An object also stays if its record cannot be read.
 func (vs *Volumes) keepsOnHost(id string) bool {
 	keep := false
 	err := vs.state.Store.View(func(tx *store.Tx) error {

@@ -13,9 +13,9 @@ import (
 )
 
 // Snapshot takes a snapshot of a volume and returns once it is complete. Errors:
-// failed_precondition while another snapshot is being taken, or if the volume is not usable or a
-// virtual machine is using it; insufficient_capacity if the worker's disk does not have enough
-// space.
+// failed_precondition while another snapshot is being taken, if the volume is not usable, or if a
+// virtual machine is using it and the host's file system cannot share blocks; insufficient_capacity
+// if the worker's disk does not have enough space.
 func (vs *Volumes) Snapshot(ctx context.Context, id bourse.VolumeID) (bourse.Snapshot, error) {
 	snap, run, err := vs.beginSnapshot(ctx, id, false)
 	if err != nil {

@@ -3,8 +3,8 @@
 //
 // Disk space for a volume and its snapshots is taken from the ledger before it is used (invariant 4). Each operation is
 // a run that is recorded before it begins, and the runs on one volume execute one after the other (invariant 5). A
-// volume belongs to at most one machine, which is decided in the transaction that records the machine. An interrupted
-// copy from another worker is resumed until it is complete or stuck.
+// volume belongs to at most one machine; the transaction that records a machine checks this. An interrupted copy from
+// another worker is resumed until it is complete or stuck.
 package volumes
 
 import (

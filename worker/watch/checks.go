@@ -208,8 +208,8 @@ func (p *prober) record(ctx context.Context, now bourse.CheckState, output strin
 	}
 }
 
-// withStatus returns a copy of r in which s replaces or adds the status of one check. If
-// r is from another boot, the copy contains only s.
+// withStatus returns a copy of r that contains s, instead of the earlier status of the same check. If r is not from the
+// given boot, the result contains only s.
 func withStatus(r *bourse.CheckResults, boot int, s bourse.CheckStatus) *bourse.CheckResults {
 	out := &bourse.CheckResults{Boot: boot}
 	if r != nil && r.Boot == boot {

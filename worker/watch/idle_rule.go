@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// IdleInput contains the information that DecideIdle uses.
+// IdleInput contains the information that decideIdle uses.
 type IdleInput struct {
 	Machine  *bourse.Machine
 	Services []workload.Service // the services in the machine's config

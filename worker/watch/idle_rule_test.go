@@ -105,7 +105,7 @@ func primary(region string) func(*bourse.Machine) {
 }
 
 // A machine is never stopped while it is held, leased, being updated or just started.
-// If DecideIdle returns a time for the next decision, the machine is not stopped before
+// If decideIdle returns a time for the next decision, the machine is not stopped before
 // that time.
 func TestDecideSparesWhatIsInUse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

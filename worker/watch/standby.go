@@ -51,7 +51,7 @@ type Standbys struct {
 
 	standbys map[bourse.MachineID]bourse.Machine // this worker's standbys
 	pending  map[bourse.MachineID]Pending
-	wanted   map[bourse.AppRef]map[bourse.MachineID]bool // for each app, StandbyInput.Wanted of the last look
+	wanted   map[bourse.AppRef]map[bourse.MachineID]bool // for each app, StandbyInput.Wanted from the previous decisions
 
 	busy busySet // standbys that are being promoted, demoted or reset
 }
@@ -172,8 +172,8 @@ func (w *Standbys) readInputs(ctx context.Context) (map[bourse.AppRef]*StandbyIn
 	return out, nil
 }
 
-// remember fills in s.Wanted for the machines in list. If the view no longer contains a machine, it keeps the value
-// from the last look.
+// remember fills in s.Wanted for the machines in list. If the view no longer contains a machine and its worker is not
+// reachable, remember keeps the previous value.
 func (w *Standbys) remember(s *StandbyInput, app bourse.AppRef, list []bourse.MachineID) {
 	for _, id := range list {
 		if m := s.Machines[id]; m != nil {

@@ -80,8 +80,9 @@ func (p *Pending) Due(v StandbyDecision, now time.Time) (due bool, wait time.Dur
 	return true, standbyRetry
 }
 
-// SettleTime returns how much longer each of a machine's standbys waits than the one before it. It is also how long a
-// machine that has returned must be running before its standby is demoted.
+// SettleTime returns the interval between the promotion times of a machine's standbys: each standby waits that much
+// longer than the previous one. It is also how long a machine that has returned must be running before its standby is
+// demoted.
 func SettleTime(failoverDelay time.Duration) time.Duration {
 	return max(minSettleTime, failoverDelay/2)
 }

@@ -34,10 +34,10 @@ type Groups interface {
 type Group interface {
 	// Fork calls fork so that the child process starts in the group.
 	Fork(fork ForkFunc) (pid int, err error)
-	// Freeze suspends or resumes all processes in the group and waits until they are in that state.
-	// If some processes cannot be suspended, it resumes all of them and returns an error. It
-	// returns errors.ErrUnsupported if the host has no freezer, in which case the label "suspend"
-	// is missing. The caller must not call Fork at the same time.
+	// Freeze suspends all processes in the group, or resumes them if frozen is false, and waits
+	// until this has happened. If some processes cannot be suspended, it resumes all of them and
+	// returns an error. It returns errors.ErrUnsupported if the host has no freezer, in which case
+	// the label "suspend" is missing. The caller must not call Fork at the same time.
 	Freeze(ctx context.Context, frozen bool) error
 	// KillAll kills every process in the group, including processes that entered it on their own.
 	// It returns when no process remains or grace has passed. Frozen processes die without

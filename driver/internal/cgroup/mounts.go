@@ -23,7 +23,7 @@ type Choice struct {
 // limiting lists the controllers that enforce limits.
 var limiting = []string{"memory", "cpu", "pids"}
 
-// used lists the controllers that Choice may contain: the controllers in Limiting, and others
+// used lists the controllers that Choice may contain: the controllers in limiting, and others
 // for measuring usage and freezing.
 var used = []string{"memory", "cpu", "pids", "cpuacct", "blkio", "freezer"}
 
@@ -127,8 +127,8 @@ func counter(text, name string) int64 {
 	return 0
 }
 
-// labels returns the driver labels for a host's cgroups: "cgroup" with mode (see Choice.Mode), and
-// one limit label for each controller in Limiting for which available returns true.
+// labels returns the driver labels for a host's cgroups: the label "cgroup" with the value mode
+// (see Choice.Mode), and a limit label for each available controller in limiting.
 func labels(mode string, available func(controller string) bool) map[string]string {
 	out := map[string]string{"cgroup": mode}
 	for _, name := range limiting {

@@ -35,8 +35,8 @@ func Open(mark string, log *slog.Logger) Groups {
 	return g
 }
 
-// openV2OrSubtree opens the unified hierarchy at its root. If that fails, it opens the subtree in which this process
-// was started, because the process may have permission for that subtree.
+// openV2OrSubtree opens the unified hierarchy at its root. If that fails, it opens the subtree that this process
+// belongs to, because the process may have permission to use that subtree.
 func openV2OrSubtree(root, mark string, log *slog.Logger) (Groups, error) {
 	g, err := openV2(root, mark, log)
 	if err == nil {

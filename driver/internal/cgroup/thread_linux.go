@@ -8,7 +8,8 @@ import (
 
 // OnOwnThread calls fn on a dedicated thread, which does not run any other goroutine and exits
 // afterwards. fn may therefore change the thread's own state in the kernel, such as its cgroups and
-// namespaces. The thread is never the process's first thread, which would not exit.
+// namespaces. The dedicated thread is never the process's first thread, because that thread would
+// not exit.
 func OnOwnThread(fn func()) {
 	done := make(chan struct{})
 	go func() {

@@ -100,14 +100,15 @@ func (g *Tree) Labels() map[string]string {
 }
 
 // bursts reports whether unused processor time may accumulate, which requires Linux 5.14. In v2,
-// bursts looks for the kernel's file in child cgroups, because the root cgroup does not have it.
+// bursts looks for the file cpu.max.burst in child cgroups, because the root cgroup does not have
+// it.
 func (g *Tree) bursts() bool {
 	found, _ := filepath.Glob(filepath.Join(cmp.Or(g.mount.V1["cpu"], g.mount.V2+"/*"), g.BurstFile()))
 	return g.Has("cpu") && len(found) > 0
 }
 
-// freezes reports whether groups can be frozen. In v2, freezes looks for the kernel's file in child
-// cgroups, because the root cgroup does not have it.
+// freezes reports whether groups can be frozen. In v2, freezes looks for the file cgroup.freeze in
+// child cgroups, because the root cgroup does not have it.
 func (g *Tree) freezes() bool {
 	if g.mount.V2 == "" {
 		return g.mount.V1["freezer"] != ""

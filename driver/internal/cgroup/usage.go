@@ -39,7 +39,7 @@ func usageV1(file func(controller, name string) string) driver.Usage {
 	return u
 }
 
-// usageV2 is like UsageV1 for v2 files. See Documentation/admin-guide/cgroup-v2.
+// usageV2 is like usageV1, but for v2 files. See Documentation/admin-guide/cgroup-v2.
 func usageV2(file func(name string) string) driver.Usage {
 	u := driver.Usage{
 		CPU: -1, Memory: number(file("memory.current")), PIDs: number(file("pids.current")),

@@ -156,7 +156,7 @@ type v1Group struct {
 func (g *v1Group) dir(h hierarchy) string { return filepath.Join(h.dir, g.name) }
 
 // limit sets the group's limits. The group must still be empty. The process limit is at least 2,
-// because the thread that forks also counts while it is in the group.
+// because a thread of this process enters the group to fork the task, and counts as well.
 func (g *v1Group) limit(l driver.Limits) error {
 	var all error
 	set := func(controller, file string, value int64, wanted bool) {
@@ -181,11 +181,12 @@ func (g *v1Group) limit(l driver.Limits) error {
 	return all
 }
 
-// Fork implements Group. Moving the thread takes 10 to 20 ms on an idle host, because the kernel
-// first waits for a grace period on all processors.
+// Fork implements Group. It moves the calling thread into the group, which takes 10 to 20 ms on an
+// idle host, because the kernel first waits for a grace period on all processors.
 //
-// The calling thread must not be this process's main thread. Otherwise, the kernel could kill this
-// process if the group runs out of memory. The kernel does not kill a child between vfork and exec.
+// The calling thread must not be this process's main thread. If the main thread were in the group,
+// the kernel could kill this process when the group runs out of memory. The kernel does not kill a
+// child between vfork and exec.
 func (g *v1Group) Fork(fork ForkFunc) (int, error) {
 	if err := g.enter(); err != nil {
 		return 0, bourse.Errorf(bourse.CodeUnavailable, "the task's cgroup cannot be entered: %w", err)

@@ -75,8 +75,9 @@ func (m *machine) serveControl(l *net.UnixListener) {
 const replyTimeout = time.Second
 
 // awaitReplies waits until the agents that have sent requests have received their replies and exited, for up to
-// replyTimeout. It must be called before this process exits, because the kernel then kills all other processes in the
-// container. Otherwise, an agent whose request ended the machine could be killed before it has reported the reason.
+// replyTimeout. It must be called before this process exits. When this process exits, the kernel kills all other
+// processes in the container, and an agent whose request ended the machine could be killed before it has reported the
+// reason.
 func (m *machine) awaitReplies() {
 	done := make(chan struct{})
 	go func() {

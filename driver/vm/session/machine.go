@@ -30,8 +30,8 @@ const (
 	SnapshotFD            // a pipe from which a resumed machine's state is read
 )
 
-// Actions on a machine. They are commands of the agent. "agent suspend" and "agent resume" also send them as messages
-// to the first process in the machine's container, which answers with a Report.
+// Actions on a machine. Each is also the name of an agent command: "agent suspend" and "agent resume" send the action
+// as a message to the first process in the machine's container, which answers with a Report.
 const (
 	Suspend = "suspend" // write a snapshot and kill the VMM
 	Resume  = "resume"  // start the VMM from the snapshot; if the snapshot cannot be restored, the machine ends

@@ -30,9 +30,9 @@ type StartError struct {
 
 func (e *StartError) Error() string { return e.Text }
 
-// Run runs a program in the guest and returns its exit. It calls dial to open each stream to the guest,
-// and calls started once the program has started. It forwards orders until the channel is closed or the
-// program exits. Run does not wait for a Stdin that blocks in Read. It returns a *StartError if the guest
+// Run runs a program in the guest and returns its exit. It calls dial to open each stream to the guest, and calls
+// started once the program has started. It forwards messages from the channel orders to the guest until the channel is
+// closed or the program exits. Run does not wait for a Stdin that blocks in Read. It returns a *StartError if the guest
 // did not start the program.
 func Run(dial func() (Stream, error), program Program, streams Streams, orders <-chan Order, started func()) (Exit, error) {
 	r := &run{dial: dial, id: rand.Text()}

@@ -59,8 +59,9 @@ func (m Measured) String() string {
 		m.Bytes(), m.RumorBytes, m.HTTPBytes, m.ChangeBytes, m.Pulled, m.Compared, m.Took.Seconds())
 }
 
-// Measure makes nodes change rows, one change after another, and measures how long it takes until
-// all nodes see each change. It checks a node's positions after each commit of the node's view.
+// Measure makes the nodes in group publish rows, one change after another, and measures how long
+// each change takes to reach the views of all nodes. After each commit of a node's view, it checks
+// which changes the view contains.
 func Measure(ctx context.Context, group []*Node, load Load) (Measured, error) {
 	if load.Settle == 0 {
 		load.Settle = 10 * time.Second

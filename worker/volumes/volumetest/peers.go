@@ -28,8 +28,8 @@ func (p *Peers) call(name string) error {
 	return p.away(name)
 }
 
-// SetAway sets a function that is called before each Export, and after each Read of a
-// stream. If it returns an error, the call fails with that error.
+// SetAway sets a function that is called before each Export, and after each Read of a stream. If
+// the function returns an error, the Export or Read fails with that error.
 func (p *Peers) SetAway(away func(call string) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
