@@ -32,8 +32,8 @@ func (h *volumeHandler) volumeTargetOf(r *endpoint.Request) (volumeTarget, error
 	return to, err
 }
 
-// onVolume calls change, which asks the worker of the volume in the request's path to change the
-// volume. It returns the changed volume.
+// onVolume finds the volume that is named in the request's path, and calls change, which must make
+// the volume's worker change it. onVolume returns the changed volume.
 func (h *volumeHandler) onVolume(r *endpoint.Request, change func(context.Context, volumeTarget) (bourse.Volume, error)) (bourse.Volume, error) {
 	to, err := h.volumeTargetOf(r)
 	if err != nil {

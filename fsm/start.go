@@ -12,8 +12,7 @@ import (
 // StartOptions configures a call to [Def.Start].
 type StartOptions struct {
 	NotBefore time.Time // earliest time at which the first step may execute; default: at once
-	// Write adds changes to the transaction that records the run's first record, so they become durable together. If
-	// Write returns an error, nothing is recorded, and Start returns the error unchanged.
+	// Write adds changes to the transaction that contains the run's first record. If Write returns an error, nothing is recorded, and Start returns the error unchanged.
 	Write Write
 	// Queue starts a new run even if another run of the same definition is unfinished on the
 	// resource.

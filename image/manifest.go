@@ -97,7 +97,7 @@ func checkDescriptor(d *ocispec.Descriptor, most int64) error {
 	return nil
 }
 
-// choose returns the descriptor of the index's most suitable image for the host.
+// choose returns the descriptor of the image in the index that best matches the host's platform.
 func choose(index document, host platforms.MatchComparer) (ocispec.Descriptor, error) {
 	var fit []ocispec.Descriptor
 	var has []string

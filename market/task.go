@@ -16,12 +16,13 @@ import (
 // task. A worker whose daemon was restarted lets a program that is still running continue.
 
 // errUnknownTask returns the error for a task that a worker may have started. If the caller chose the order's ID, it is
-// safe to repeat the order while the claim is still in progress: both the claim and the repeated order go to the same
+// usually safe to repeat the order, even while the claim is still in progress: both the claim and the repeated order go to the same
 // worker (see sortByHash), which runs the task once.
 //
 // In rare cases, the task can still run twice. A claim whose connection was lost may still be in progress after a
 // repeated order has asked all workers. The repeated order may then be claimed on another worker, either because the
-// broker chose the ID, or because the first worker refuses it at that moment.
+// broker chose the original order's ID, so that sortByHash was not used, or because the first worker refuses it at that
+// moment.
 func errUnknownTask(order *bourse.Order, at *bourse.Member) error {
 	return bourse.Errorf(bourse.CodeTimeout,
 		"the answer from worker %s was lost, but the worker may have started the task: repeat it with order id %s to learn the outcome", at.ID, order.ID)

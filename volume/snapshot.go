@@ -16,9 +16,9 @@ type Info struct {
 	SizeGB int64  // size of the volume when the snapshot was created
 }
 
-// Snapshot preserves the content of a volume at one moment. If the volume is mounted, its writers are blocked
-// temporarily; see capture. If the snapshot exists, Snapshot only returns its description. It returns CodeInsufficient
-// if the host's disk is full; in that case it leaves nothing on the disk.
+// Snapshot takes a point-in-time snapshot of a volume. The volume may be mounted; capture describes how long its
+// writers are blocked. If the snapshot already exists, Snapshot only returns its description. If the host's disk is
+// full, Snapshot returns CodeInsufficient and leaves no files behind.
 func (s *Store) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.SnapshotID) (Info, error) {
 	if err := errors.Join(id.Validate(), snap.Validate()); err != nil {
 		return Info{}, err

@@ -245,8 +245,8 @@ func (p *proxyServer) addAddresses(r *serve.Ready) {
 	}
 }
 
-// serveAPI serves scrapers and the cluster's other servers. The apps' users connect to
-// other listeners.
+// serveAPI serves the proxy's own API, which metrics scrapers and the cluster's other servers
+// use. The apps' users connect to other listeners.
 func (p *proxyServer) serveAPI(ctx context.Context) error {
 	var secure *tls.Config
 	if p.creds != nil {

@@ -21,9 +21,9 @@ type host struct {
 const MaxHosts = 10_000
 
 // Register adds a host or changes its size. If running is not nil, it must list the names of the jobs that are still
-// running on the host. Register gives up the host's other jobs. Errors: invalid for an invalid name or size; forbidden
-// if the host or its jobs belong to another ticket; rate_limited if there are too many hosts; unavailable if the end of
-// a job could not be written.
+// running on the host. Register records that the host's other jobs have failed. Errors: invalid for an invalid name or
+// size; forbidden if the host or its jobs belong to another ticket; rate_limited if there are too many hosts; unavailable
+// if a job's exit could not be recorded.
 func (d *Driver) Register(name string, ticket Ticket, size Size, running []string) error {
 	if err := d.addHost(name, ticket, size); err != nil || running == nil {
 		return err

@@ -42,7 +42,7 @@ var verbs = [...]string{verbCall: "CALL", verbCancel: "CANCEL", verbPing: "PING"
 // The range of an answer's status, which is an HTTP status.
 const minStatus, maxStatus = 200, 599
 
-// frame is a decoded line of a frame. Its slices point into the line.
+// frame is a frame's decoded first line, without the data that follows it. Its slices point into the encoded line.
 type frame struct {
 	verb     verb
 	id       uint64 // the call's number, at least 1; unused for pings and pongs

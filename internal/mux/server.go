@@ -24,7 +24,7 @@ type ServerConfig struct {
 	Concurrency int // maximum number of concurrent handlers; 0 means no limit
 	Queue       int // maximum number of waiting calls
 	// Refuse answers calls that arrive while the server drains or while too many calls are in progress. If it is nil,
-	// such a call makes the server end the call's connection.
+	// the server closes the connection on which such a call arrives.
 	Refuse       func(why error) Answer
 	IdleTimeout  time.Duration // approximate time after which a connection is closed if nothing has arrived on it
 	WriteTimeout time.Duration // how long the other end may stop reading while data is waiting

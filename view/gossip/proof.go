@@ -95,7 +95,8 @@ func (m *Members) judge(n *node) (verdict, error) {
 }
 
 // admit returns an error if memberlist must not add or update a member. It admits members whose
-// signatures have not been verified yet, but Members does not list them.
+// signatures have not been verified yet, but Members does not list
+// them until they are.
 func (m *Members) admit(peer *memberlist.Node, now time.Time) error {
 	n, err := decodeNode(m.config.ClusterID, peer.Name, peer.Meta)
 	if err != nil {

@@ -26,7 +26,7 @@ type Counts struct {
 	restarts  atomic.Uint64
 }
 
-// exitEnds lists the classes of exits by their names in the metrics.
+// exitEnds lists the names of the exit classes, as used in the metrics.
 var exitEnds = [...]string{"stopped", "ok", "failed", "oom_killed", "lost"}
 
 // endOf classifies an exit. It returns the index of its class in exitEnds.
