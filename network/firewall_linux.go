@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -137,13 +138,13 @@ func (f *firewall) setRemotes(remotes map[netip.Addr]remoteMember, keep bool) er
 }
 
 // replace rebuilds the table with the given members. If this daemon has not built the table yet, an earlier daemon's
-// table may still list machines on other workers. In that case, replace keeps the listed machines for which keep
-// returns true. Without them, this host's machines could not open new connections to machines on other workers until
-// this daemon has received its own list of those machines.
+// table may still list machines on other workers, and laptops. In that case, replace keeps the listed addresses for
+// which keep returns true. Without them, this host's machines could not exchange packets with them over new connections
+// until this daemon has received its own list.
 func (f *firewall) replace(members []member, keep func(group uint32, address netip.Addr) bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.built && len(f.remotes) == 0 {
+	if !f.built && len(f.remotes) == 0 && f.layout.mesh != "" {
 		f.adoptRemotes(keep)
 	}
 	clear(f.members)
@@ -153,11 +154,15 @@ func (f *firewall) replace(members []member, keep func(group uint32, address net
 	return f.rebuild()
 }
 
-// adoptRemotes reads an earlier daemon's table. A machine on another worker that this table lists becomes part of the
+// adoptRemotes reads an earlier daemon's table. A remote machine or laptop that this table lists becomes part of the
 // desired contents if keep returns true for it. If there is no such table or the table cannot be read, adoptRemotes
 // does nothing.
 func (f *firewall) adoptRemotes(keep func(group uint32, address netip.Addr) bool) {
 	c, err := f.conn()
+	if err != nil {
+		return
+	}
+	laptops, err := c.GetSetElements(f.layout.laptops)
 	if err != nil {
 		return
 	}
@@ -170,8 +175,9 @@ func (f *firewall) adoptRemotes(keep func(group uint32, address netip.Addr) bool
 			continue
 		}
 		group, address := binaryutil.NativeEndian.Uint32(e.Key), netip.AddrFrom16([16]byte(e.Key[4:]))
-		if !bourse.IsLaptopAddress(address) && keep(group, address) {
-			f.remotes[address] = remoteMember{group: group}
+		if keep(group, address) {
+			here := slices.ContainsFunc(laptops, func(l nftables.SetElement) bool { return bytes.Equal(l.Key, e.Key[4:]) })
+			f.remotes[address] = remoteMember{group, here}
 		}
 	}
 }

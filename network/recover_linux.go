@@ -89,7 +89,7 @@ func (n *Network) restore(ctx context.Context, wanted map[bourse.MachineID]Spec,
 		members, networks[a.group] = append(members, a.member()), a.spec.Network
 	}
 	n.mu.Lock()
-	maps.Copy(n.remote, networks) // the rules may contain remote machines in these networks
+	maps.Copy(n.remote, networks) // the rules may contain remote machines and laptops in these networks
 	n.mu.Unlock()
 	err = n.firewall.replace(members, func(group uint32, address netip.Addr) bool {
 		name, ok := networks[group] // an earlier daemon may have assigned the number to another network

@@ -64,16 +64,20 @@ func (h *host) connect(t *testing.T, text string) {
 		config += "allowed_ip=" + prefix + "\n"
 		words = append(words, "ip route add "+prefix+" dev wg0")
 	}
-	var dev *device.Device
-	err := h.do(func() error {
-		card, err := tun.CreateTUN("wg0", device.DefaultMTU)
-		if err != nil {
-			return err
-		}
-		dev = device.NewDevice(card, conn.NewStdNetBind(), device.NewLogger(device.LogLevelSilent, ""))
-		if err := errors.Join(dev.IpcSet(config), dev.Up()); err != nil {
-			return err
-		}
+	var card tun.Device
+	err := h.do(func() (err error) {
+		card, err = tun.CreateTUN("wg0", device.DefaultMTU)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev := device.NewDevice(card, hostBind{conn.NewStdNetBind(), h}, device.NewLogger(device.LogLevelSilent, ""))
+	t.Cleanup(dev.Close)
+	if err := errors.Join(dev.IpcSet(config), dev.Up()); err != nil {
+		t.Fatal(err)
+	}
+	err = h.do(func() error {
 		for _, line := range words {
 			parts := strings.Fields(line)
 			if out, err := exec.Command(parts[0], parts[1:]...).CombinedOutput(); err != nil {
@@ -82,12 +86,25 @@ func (h *host) connect(t *testing.T, text string) {
 		}
 		return nil
 	})
-	if dev != nil {
-		t.Cleanup(dev.Close)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// hostBind opens wireguard-go's sockets in a host's network namespace. wireguard-go may close its sockets and open them
+// again in another goroutine, because it may notice late that its link was down at first.
+type hostBind struct {
+	conn.Bind
+	h *host
+}
+
+// Open implements conn.Bind.
+func (b hostBind) Open(port uint16) (receive []conn.ReceiveFunc, actual uint16, err error) {
+	err = b.h.do(func() (err error) {
+		receive, actual, err = b.Bind.Open(port)
+		return err
+	})
+	return receive, actual, err
 }
 
 // read connects from a host to an address and returns what it receives.
