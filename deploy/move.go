@@ -257,7 +257,7 @@ func standbysOf(units []*unit, u *unit) []*machine {
 	return out
 }
 
-// movable returns the move of unit u. If u cannot be moved, movable returns nil and adds the reason to the plan's
+// movable plans the move of unit u. If u cannot be moved, movable returns nil and adds the reason to the plan's
 // refusals.
 func (b *mover) movable(u *unit) *move {
 	m := u.root

@@ -232,9 +232,9 @@ func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.De
 	}
 }
 
-// candidates returns the candidates of all choices, in the same sequence as the choices, and for each choice the index
-// at which its candidates end. workersIn must return a region's workers in a slice that candidates may modify. If a
-// worker is listed in several regions, only the first one counts. A pinned order has at most one candidate, which is
+// candidates returns the candidates for all choices, in the order of the choices, and the index at which each choice's
+// candidates end. workersIn must return a region's workers, in a slice that candidates may modify. If a worker appears
+// in several regions, only its first occurrence counts. A pinned order has at most one candidate, which is
 // the worker that stores the order's volume. If the order has a reservation, only the workers of the reservation are
 // candidates.
 func candidates(order *bourse.Order, workersIn func(bourse.Region) []bourse.Member, choices ...bourse.Choice) (members []bourse.Member, ends []int) {

@@ -17,7 +17,7 @@ type refusalCounts struct {
 	end       *bourse.Refusal // the first refusal of a claim whose reason applies to all other workers as well
 }
 
-// refusalKind describes the refusals that have the same reason and concern the same resource.
+// refusalKind summarizes the refusals that have the same reason and concern the same resource or label.
 type refusalKind struct {
 	reason  bourse.RefusalReason
 	subject string         // the resource or label; "" if there is none

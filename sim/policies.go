@@ -51,8 +51,8 @@ func Bourse() []Policy {
 	}
 }
 
-// costCurves returns curves that rank quotes by their costs, and by the workers' positions. The largest difference between
-// two positions counts as much as one GPU.
+// costCurves returns curves that score quotes by their costs and by the workers' positions (see market.CurveSet). The
+// largest possible difference between two positions is equivalent to a cost of one GPU.
 func costCurves() *market.CurveSet {
 	lower := []market.Point{{At: 0, Utility: 1}, {At: 1, Utility: 0}}
 	return &market.CurveSet{

@@ -16,8 +16,8 @@ type writing struct {
 	bytes int
 }
 
-// publish writes those of the given rows that differ from the stored rows. It returns the position of the last
-// transaction that it has written, or the zero Position if no row differs.
+// publish writes the given rows that differ from the stored rows. It returns the position of the last transaction
+// written, or the zero Position if no row differs.
 func (b *batch) publish(rows []schema.Entry) (wire.Position, error) {
 	var w writing
 	var last wire.Position

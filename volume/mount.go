@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The number and interval of Unmount's attempts to unmount a file system in use, before it detaches
-// the mount.
+// Unmount tries to unmount a busy file system unmountTries times, with pauses of unmountPause, before
+// it detaches the mount.
 const (
 	unmountTries = 5
 	unmountPause = 20 * time.Millisecond

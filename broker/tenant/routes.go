@@ -17,7 +17,7 @@ const (
 	oneSecret  = allSecrets + "/{name}"
 )
 
-// Routes returns the endpoints of secrets.
+// Routes returns the endpoints for secrets.
 func (s *Secrets) Routes() []endpoint.Route {
 	return []endpoint.Route{
 		endpoint.On("GET "+allSecrets, endpoint.App, s.list).Writes(machinesapi.SecretList{}).Asks("version", "min_version", "show_secrets"),

@@ -27,8 +27,8 @@ func listVolumes(ctx context.Context, s *cli.Shell, app string) ([]machinesapi.V
 	return list, err
 }
 
-// resolveVolume returns the id of the volume with the given id, or with the given name if
-// only one volume in the app has it.
+// resolveVolume returns a volume's id. word is either that id, or a name that only one of the
+// app's volumes has.
 func resolveVolume(ctx context.Context, s *cli.Shell, app, word string) (bourse.VolumeID, error) {
 	if id := bourse.VolumeID(word); id.Validate() == nil {
 		return id, nil

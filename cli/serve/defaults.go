@@ -39,8 +39,8 @@ func CommonSettings(role bourse.Role, contained ...string) string {
 	})
 }
 
-// printDefaults prints a configuration file with all settings of servers with the given
-// roles. The settings that a worker requires have values, and all others are comments.
+// printDefaults prints a configuration file that lists every setting for servers with the
+// given roles. The settings that a worker requires have values; all others are commented out.
 func printDefaults(w io.Writer, roles []string) error {
 	for _, role := range roles {
 		if !slices.Contains(bourse.ServerRoles(), bourse.Role(role)) {

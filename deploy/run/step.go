@@ -92,7 +92,7 @@ func (o operation) withLease(ctx context.Context, again bool, do func(ctx contex
 // recordUnchanged records that the step's machine was already in the desired state, so that there is nothing to undo.
 func (o operation) recordUnchanged() { o.journal.change(o.i, func(p *progress) { p.unchanged = true }) }
 
-// repeat repeats a request about a machine, see [requests.repeat].
+// repeat sends a request for the machine with this ID, and retries it. See [requests.repeat].
 func (o operation) repeat(ctx context.Context, id bourse.MachineID, limit time.Duration, f func(ctx context.Context, unknown bool) error) error {
 	return o.requests.repeat(ctx, repeatableRequest{step: o.i, machine: id, limit: limit}, f)
 }

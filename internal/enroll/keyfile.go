@@ -29,8 +29,8 @@ type KeyFile struct {
 	InUse func() []string                     // returns the IDs of the keys that the server uses
 	Look  func() (bool, error)                // reads the file again if it has changed; see admission.Live
 	New   func() []byte                       // creates a key
-	// CheckOldKey returns a failed_precondition error if only the older of the two keys can decrypt
-	// some data that is still needed. It may be nil.
+	// CheckOldKey returns a failed_precondition error if data that is still needed can be decrypted
+	// only with the older of the two keys. CheckOldKey may be nil.
 	CheckOldKey func() error
 	// Adopt makes the server use the first key, if that requires more than reading the file. Set
 	// calls it after the server has loaded the keys, even if they had not changed. It may be

@@ -52,7 +52,7 @@ func RemoveSecret(getenv func(string) string, cluster string) error {
 	return remove(getenv, secretFile(cluster))
 }
 
-// Token is the token of an API on loopback.
+// Token is a token for an API that listens on a loopback address.
 type Token struct {
 	Text string
 	File string // path of the file in which clients find the token

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// guardVariable is the environment variable that makes a test's program act as the guard of a
+// guardVariable is the environment variable that makes the test binary run as a guard for a
 // directory (see startGuard).
 const guardVariable = "BOURSE_TEST_GUARD"
 

@@ -41,7 +41,7 @@ func Make(parent, prefix string) (*Dir, error) {
 	}
 }
 
-// Hold shares the lock on a directory that another process created and still holds.
+// Hold acquires a shared lock on a directory that another process created and still holds.
 func Hold(path string) (*Dir, error) { return hold(path, syscall.LOCK_SH, 0) }
 
 func hold(path string, how, flags int) (*Dir, error) {

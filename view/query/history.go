@@ -34,8 +34,9 @@ func (h *history) add(line []byte) {
 // last returns the number of the latest change.
 func (h *history) last() int64 { return h.first + int64(len(h.lines)) - 1 }
 
-// after returns the changes that follow change n, about maxBytes in total. The caller must not modify them. Errors:
-// invalid if there has been no change n, not_found if the changes after n are no longer available.
+// after returns the changes that follow change n, up to and including the one with which they exceed maxBytes in total.
+// The caller must not modify them. Errors: invalid if change n does not exist, not_found if the changes after n are no
+// longer available.
 func (h *history) after(n int64, maxBytes int) ([][]byte, error) {
 	switch {
 	case n > h.last() || n < 0:

@@ -59,7 +59,7 @@ func (c *Counts) Started(took time.Duration) {
 	c.startTime.Add(int64(took))
 }
 
-// Pulled counts the pull of an image.
+// Pulled counts an image pull.
 func (c *Counts) Pulled(bytes int64, took time.Duration) {
 	c.pulls.Add(1)
 	c.pullBytes.Add(bytes)
