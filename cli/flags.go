@@ -123,8 +123,8 @@ func groupedFlags(all *pflag.FlagSet, groups []FlagGroup) string {
 // the server has exited.
 func (s *Shell) Lifetime(ctx context.Context, lifeLine bool) (context.Context, context.CancelFunc) {
 	IgnoreSIGPIPE()
-	// SIGHUP is sent when a terminal is closed, which must not stop the server, or by an operator
-	// who wants configuration files to be reread. The files are reread anyway when they change.
+	// Ignore SIGHUP. The kernel sends it when a terminal is closed, which must not stop the server.
+	// Operators send it to reload configuration files, but the server reloads changed files anyway.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	ctx, stop := context.WithCancel(ctx)
 	if lifeLine {

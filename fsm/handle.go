@@ -101,8 +101,8 @@ func (r Record) Err() error {
 	return nil
 }
 
-// Find returns a handle for a run of this definition. It also finds an ended run, as long as the run's record exists.
-// Find returns CodeNotFound if there is no such run.
+// Find returns a handle for a run of this definition, even if the run has ended, as long as its record exists. Find
+// returns CodeNotFound if there is no such run.
 func (d *Def[Req, Res]) Find(e *Engine, id string) (*Handle[Res], error) {
 	ent, err := e.find(id)
 	if err != nil {

@@ -47,7 +47,7 @@ type record struct {
 	needs  []string        // digests of the configuration and layers
 	parts  parts
 	usedAt time.Time
-	// Tenants with access, as stored in containerd or about to be stored there. The catalog contains the current data.
+	// Tenants with access, as last written to containerd, or about to be written. The current data is in the catalog.
 	access map[tenant]time.Time
 	dirty  bool // whether tags, usedAt or access must still be stored in containerd
 }

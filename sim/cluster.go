@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// maxGPUs is the maximum number of GPUs of a worker.
+// maxGPUs is the maximum number of GPUs per worker.
 const maxGPUs = 8
 
 // gpuKind is the GPU kind under which the lab's ledgers count thousandths of GPUs.

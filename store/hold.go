@@ -91,7 +91,7 @@ func (t *Tx) expired(by time.Time) ([]bourse.Hold, error) {
 	return out, nil
 }
 
-// ExpireHolds removes the expired holds and returns their number.
+// ExpireHolds removes the expired holds, and returns how many it has removed.
 func (t *Tx) ExpireHolds(now time.Time) (int, error) {
 	over, err := t.expired(now)
 	if err != nil {

@@ -118,7 +118,7 @@ func (c *capture) whileFrozen(ctx context.Context, do func(frozen bool) error) e
 	if err != nil || device == "" {
 		return errors.Join(err, do(false))
 	}
-	// Flush dirty data first. If this were left to freeze, all writers would be blocked until it is done.
+	// Flush dirty data before freezing. Otherwise, freeze would flush it while all writers are blocked.
 	if err := flush(target); err != nil {
 		return err
 	}

@@ -137,7 +137,8 @@ func (s *Secrets) setOne(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.ChangedSecret{Secret: machinesapi.FromSecret(&after[i]), Version: version})
 }
 
-// remove removes one secret. Clients also call it to determine the current version.
+// remove removes one secret. If the secret does not exist, remove changes nothing and returns the current version, which
+// clients use to look up the version.
 func (s *Secrets) remove(w http.ResponseWriter, r *endpoint.Request) error {
 	version, _, err := s.changeAt(r, map[string]*string{r.PathValue("name"): nil})
 	if err != nil {

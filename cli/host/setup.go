@@ -193,8 +193,9 @@ func (n *networks) common() map[string]any {
 	return settings
 }
 
-// server returns the settings of a server with this role. On a host whose servers listen at an address, brokers and
-// proxies also use NATS, because they must reach every worker. A worker uses either the address or NATS.
+// server returns the settings for the server with the given role. Even if the host's servers listen at an address,
+// brokers and proxies also use NATS, because they must reach every worker, including those that use only NATS. A worker
+// uses either the address or NATS.
 func (n *networks) server(role bourse.Role) map[string]any {
 	settings := map[string]any{}
 	if role == bourse.RoleProxy {

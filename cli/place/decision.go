@@ -122,8 +122,8 @@ func outcome(d *bourse.Decision) string {
 	return string(d.Outcome)
 }
 
-// filledWith names the machine or volume that an order created. If the order created neither, its
-// capacity is held for a reservation.
+// filledWith describes what an order produced: the machine or volume that it created or, if it
+// created neither, capacity held for a reservation.
 func filledWith(d *bourse.Decision) string {
 	switch {
 	case d.Machine != "":

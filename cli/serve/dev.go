@@ -132,7 +132,7 @@ func (d *config) validate() error {
 	return cli.JoinProblems(problems)
 }
 
-// apiAddress parses --api. As for client commands, its value may begin with http://.
+// apiAddress parses --api. As with client commands' --api, the value may begin with http://.
 func (d *config) apiAddress() (netip.AddrPort, error) {
 	return cli.ParseListen(strings.TrimSuffix(strings.TrimPrefix(d.api, "http://"), "/"))
 }

@@ -45,8 +45,8 @@ func (g graph) preceding(step int) []int {
 	return out
 }
 
-// walk calls do for each step, in a new goroutine, once do has returned true for all steps that the step waits for. If
-// do returns false for a step, the steps that wait for it are skipped. walk returns when all calls have returned.
+// walk calls do for each step, in a new goroutine, once do has returned true for all of the step's dependencies. If do
+// returns false for a step, the steps that depend on it are skipped. walk returns when all calls have returned.
 func (g graph) walk(do func(step int) bool) {
 	waiting := make([]int, len(g.before))
 	type end struct {

@@ -92,7 +92,8 @@ func (s *supervisor) runInGroup(with *taskEnv, p child, sys *syscall.SysProcAttr
 	return s.runInNamespaces(with, p, sys)
 }
 
-// runInNamespaces is the last part of run. When it is called, the calling thread is also in the task's namespaces.
+// runInNamespaces is the last part of run. It must be called on a thread that is in the task's namespaces, and in its
+// cgroups unless sys makes the child start in them.
 func (s *supervisor) runInNamespaces(with *taskEnv, p child, sys *syscall.SysProcAttr) (int, error) {
 	path, err := lookup(p.command[0], searchPath(p.env), with.dir)
 	if err != nil {

@@ -52,8 +52,8 @@ func (s Size) waste(total Size) float64 {
 	return part(int64(s.CPU), int64(total.CPU)) + part(int64(s.Memory), int64(total.Memory)) + part(int64(s.Disk), int64(total.Disk))
 }
 
-// phase is the progress of a job. A job never returns to an earlier phase, with one exception: if a
-// claim or an end cannot be written, the job returns to its previous phase.
+// phase is the progress of a job. A job never returns to an earlier phase, with one exception: if
+// the record of its claim or of its completion cannot be written, it returns to its previous phase.
 type phase int
 
 const (

@@ -66,7 +66,7 @@ func (r *refused) Error() string {
 	return "the server does not accept calls: " + http.StatusText(r.answer.Status)
 }
 
-// upgrade asks a worker to upgrade the connection to calls. If the worker refuses, the error is a *refused.
+// upgrade asks a worker to switch the connection to package mux's protocol for calls. If the worker refuses, the error is a *refused.
 func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admission.Proof) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()

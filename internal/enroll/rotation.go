@@ -33,7 +33,7 @@ type AppKeysRequest struct {
 	Machine bourse.MachineID `json:"machine"`
 }
 
-// AppKeysReply contains the keys as bytes, because bourse.AppKeys does not encode them in JSON.
+// AppKeysReply contains the keys as bytes, because bourse.AppKeys encodes only a placeholder in JSON.
 type AppKeysReply struct {
 	Keys []byte `json:"keys"`
 }

@@ -14,12 +14,12 @@ import (
 // Program is the path of the program while [Main] runs.
 var Program string
 
-// Main builds the program, runs the tests of m and returns the exit status. Use it in
+// Main builds the program, runs m's tests and returns the exit status. Use it in
 // TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 //
-// When the tests' process exits, all processes that the tests started are killed, even if the tests' process was itself
+// When the test process exits, all processes that the tests started are killed, even if the test process was itself
 // killed.
 func Main(m *testing.M) int {
 	if guarded() {

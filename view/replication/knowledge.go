@@ -84,7 +84,7 @@ func (k *knowledge) uncompared(members []bourse.Member) int {
 	return n
 }
 
-// complete reports whether this server has all data that the peer had.
+// complete reports whether this server has all the data that the peer reported in comparison c.
 func (r *Replicator) complete(c *comparison) bool {
 	if !c.complete {
 		return false

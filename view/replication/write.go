@@ -75,7 +75,8 @@ func (r *Replicator) PutToken(ctx context.Context, t *inventory.Token) error {
 	return r.Write(ctx, inventory.TokenRow(t))
 }
 
-// PutWireGuardPeer writes a laptop's record. If there are two versions of it, the removed one takes precedence.
+// PutWireGuardPeer writes a laptop's record. If there are two versions of the record, the
+// one that is marked as removed takes precedence.
 func (r *Replicator) PutWireGuardPeer(ctx context.Context, p *inventory.WireGuardPeer) error {
 	return r.Write(ctx, inventory.WireGuardRow(p))
 }

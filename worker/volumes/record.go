@@ -15,8 +15,8 @@ var (
 	errNoSnapshot = bourse.Errorf(bourse.CodeNotFound, "snapshot not found")
 )
 
-// Takes returns the disk space that a volume and its snapshots take up in the ledger, according to the volume's record.
-// A growing volume already takes up its future size.
+// Takes returns the disk space that a volume and its snapshots occupy in the ledger, according to the volume's record.
+// A volume that is being extended counts with its future size.
 func Takes(v *bourse.Volume) bourse.Amounts {
 	var disk bourse.MiB
 	if v.State != bourse.VolumeFailed && v.State != bourse.VolumeDestroyed {
