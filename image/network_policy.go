@@ -1,13 +1,13 @@
 package image
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -20,6 +20,7 @@ import (
 type networkPolicy struct {
 	private    bool     // whether private, loopback and link-local addresses are allowed
 	registries []string // the only allowed registries; nil: all are allowed
+	proxies    []string // addresses of the HTTP proxies that the operator has configured
 }
 
 // allowed returns CodeInvalid if a registry is not allowed.
@@ -30,29 +31,33 @@ func (r *networkPolicy) allowed(host string) error {
 	return bourse.Errorf(bourse.CodeInvalid, "registry %s is not allowed on this worker (--registry)", bourse.Quoted(host))
 }
 
-// dialer returns a dialer for connections to a registry's own host and to the hosts that its responses refer to. The
-// dialer checks each address after name resolution. known means that the operator has configured the registry; the
-// dialer then allows all addresses.
-func (r *networkPolicy) dialer(known bool, timeout time.Duration) *net.Dialer {
-	d := &net.Dialer{Timeout: timeout}
+// dial returns a function that connects to a registry's own host, to the hosts that its responses refer to, and to the
+// proxies. The function checks each address after name resolution, except those of proxies, which apply their own
+// rules. known means that the operator has configured the registry; the function then allows all addresses.
+func (r *networkPolicy) dial(known bool, timeout time.Duration) func(ctx context.Context, network, address string) (net.Conn, error) {
+	unchecked := &net.Dialer{Timeout: timeout}
 	if r.private || known {
-		return d
+		return unchecked.DialContext
 	}
-	proxies := proxyPorts()
-	d.Control = func(_, address string, _ syscall.RawConn) error {
-		to, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return fmt.Errorf("address %s: %w", bourse.Quoted(address), err)
+	public := &net.Dialer{Timeout: timeout, Control: onlyPublic}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if slices.Contains(r.proxies, address) {
+			return unchecked.DialContext(ctx, network, address)
 		}
-		if len(proxies) > 0 && slices.Contains(proxies, to.Port()) {
-			return nil // a proxy configured by the operator applies its own rules
-		}
-		if !public(to.Addr()) {
-			return errPrivate()
-		}
-		return nil
+		return public.DialContext(ctx, network, address)
 	}
-	return d
+}
+
+// onlyPublic returns an error for an address that is not reachable from the public Internet.
+func onlyPublic(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("address %s: %w", bourse.Quoted(address), err)
+	}
+	if !public(to.Addr()) {
+		return errPrivate()
+	}
+	return nil
 }
 
 // carrierNAT is the address block for carrier-grade NAT (RFC 6598), which is effectively private.
@@ -64,21 +69,20 @@ func public(a netip.Addr) bool {
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !carrierNAT.Contains(a)
 }
 
-// proxyPorts returns the ports of the HTTP proxies that are configured in the environment.
-func proxyPorts() []uint16 {
-	var out []uint16
+// proxyAddresses returns the addresses of the HTTP proxies that proxyFor returns, in the form in which http.Transport
+// passes them to its dialer.
+func proxyAddresses(proxyFor func(*http.Request) (*url.URL, error)) []string {
+	var out []string
 	for _, scheme := range []string{"http", "https"} {
-		proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: scheme, Host: "registry.example.com"}})
+		proxy, err := proxyFor(&http.Request{URL: &url.URL{Scheme: scheme, Host: "registry.example.com"}})
 		if err != nil || proxy == nil {
 			continue
 		}
 		port := proxy.Port()
 		if port == "" {
-			port = map[string]string{"http": "80", "https": "443", "socks5": "1080"}[proxy.Scheme]
+			port = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[proxy.Scheme]
 		}
-		if n, err := strconv.ParseUint(port, 10, 16); err == nil {
-			out = append(out, uint16(n))
-		}
+		out = append(out, net.JoinHostPort(proxy.Hostname(), port))
 	}
 	return out
 }

@@ -1,9 +1,13 @@
 package image
 
 import (
+	"context"
+	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -63,5 +67,51 @@ func TestRegistriesDoNotLeadIntoTheWorkersNetwork(t *testing.T) {
 			}
 		}
 		c.registries.close()
+	}
+}
+
+// TestProxiesAreNotChecked connects to a proxy at a private address. Another name for the same address, such as that of
+// a registry for which the proxy is not used, must be refused.
+func TestProxiesAreNotChecked(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	proxy, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := networkPolicy{proxies: proxyAddresses(func(*http.Request) (*url.URL, error) { return proxy, nil })}
+	dial := policy.dial(false, time.Second)
+	c, err := dial(t.Context(), "tcp", proxy.Host)
+	if err != nil {
+		t.Fatalf("connect to the proxy: %v", err)
+	}
+	_ = c.Close()
+	if _, err := dial(t.Context(), "tcp", "localhost:"+proxy.Port()); bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Errorf("connect to another registry at the proxy's port: %v, want invalid", err)
+	}
+}
+
+// TestProxyAddresses compares the addresses of proxies with those that http.Transport passes to its dialer.
+func TestProxyAddresses(t *testing.T) {
+	for _, text := range []string{"http://proxy.test:3128", "http://proxy.test", "https://proxy.test", "socks5://proxy.test", "http://[fd00::1]:80", "http://user:secret@10.0.0.1"} {
+		proxy, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dialed := ""
+		transport := &http.Transport{Proxy: http.ProxyURL(proxy), DialContext: func(_ context.Context, _, address string) (net.Conn, error) {
+			dialed = address
+			return nil, errors.New("not connected")
+		}}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://registry.test/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := transport.RoundTrip(req); err == nil {
+			_ = resp.Body.Close()
+		}
+		if got := proxyAddresses(transport.Proxy); len(got) == 0 || got[0] != dialed {
+			t.Errorf("%s: addresses %q, want %s", text, got, dialed)
+		}
 	}
 }

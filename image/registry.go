@@ -47,7 +47,8 @@ type knownHost struct {
 
 // newRegistries returns the registries for the configuration c.
 func newRegistries(c *Config) *registries {
-	r := &registries{config: c.Registries, stall: c.Stall, reach: networkPolicy{c.Private, c.AllowedRegistries}, orgs: map[string]*dockerConfig{}}
+	reach := networkPolicy{c.Private, c.AllowedRegistries, proxyAddresses(http.ProxyFromEnvironment)}
+	r := &registries{config: c.Registries, stall: c.Stall, reach: reach, orgs: map[string]*dockerConfig{}}
 	if c.DockerConfig != "" {
 		r.shared = &dockerConfig{path: c.DockerConfig}
 	}
@@ -125,7 +126,7 @@ func (r *registries) connect(name string, login credentials.Login, unread error)
 	}
 	h.Client = &http.Client{Transport: &stallTransport{limit: r.stall, next: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         r.reach.dialer(known, r.stall).DialContext,
+		DialContext:         r.reach.dial(known, r.stall),
 		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: r.stall,
 		MaxIdleConns:        4,
