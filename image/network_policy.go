@@ -39,12 +39,12 @@ func (r *networkPolicy) dial(known bool, timeout time.Duration) func(ctx context
 	if r.private || known {
 		return unchecked.DialContext
 	}
-	public := &net.Dialer{Timeout: timeout, Control: onlyPublic}
+	checked := &net.Dialer{Timeout: timeout, Control: onlyPublic}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if slices.Contains(r.proxies, address) {
 			return unchecked.DialContext(ctx, network, address)
 		}
-		return public.DialContext(ctx, network, address)
+		return checked.DialContext(ctx, network, address)
 	}
 }
 
