@@ -175,7 +175,7 @@ func (r ring) text() []byte {
 	return fmt.Appendf(nil, "%s%d\n%s\n", numberMark, r.number, strings.Join(slices.Concat(r.keys, r.signers), "\n"))
 }
 
-// inLines encodes certificates in PEM, without trailing newlines.
+// inLines encodes each certificate in PEM, without a trailing newline.
 func inLines(certs []*x509.Certificate) []string {
 	out := make([]string, len(certs))
 	for i, c := range certs {
